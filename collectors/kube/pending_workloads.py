@@ -256,21 +256,29 @@ def _describe_request(
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the request as a document, None where it has no GPUs; and the row of its main pod."""
     with_gpus = [(s, row) for s, row in rows if row.get("gpu_resource") and s.count]
-    fault = unreadable or request.fault
-    if not with_gpus and not (unreadable or (fault and not request.sets and not request.totals)):
+    if not with_gpus and not _may_have_gpus(request, unreadable):
         return None, {}
     first = (with_gpus or rows)[0][1]
-    amounts = [s.count * r["gpu_request"] for s, r in with_gpus if r["gpu_request"] is not None]
-    gpus = sum(amounts) if len(amounts) == len(with_gpus) else None
-    fault = fault or _compare_totals(request, with_gpus)
+    fault = unreadable or request.fault or _compare_totals(request, with_gpus)
     document = {
         "gpu_resource": first.get("gpu_resource") or "",
-        "gpus": None if fault else gpus,
+        "gpus": None if fault else _sum_gpus(with_gpus),
         "pods": sum(s.count for s, _ in with_gpus) if request.sets else request.pods,
         "fault": fault,
         "sets": [] if fault or not request.sets else [_describe_set(s, r) for s, r in with_gpus],
     }
     return document, first
+
+
+def _may_have_gpus(request: JobRequest, unreadable: str) -> bool:
+    """Return whether it is not known that a request without GPUs has none."""
+    return bool(unreadable or (request.fault and not request.sets and not request.totals))
+
+
+def _sum_gpus(with_gpus: Sequence[tuple[PodSet, Mapping[str, Any]]]) -> float | None:
+    """Return the GPUs of all pods; None = those of one are not known."""
+    amounts = [s.count * r["gpu_request"] for s, r in with_gpus if r["gpu_request"] is not None]
+    return sum(amounts) if len(amounts) == len(with_gpus) else None
 
 
 def _describe_set(pod_set: PodSet, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
--- Hours of work that failures of each workload lost at most, counted from a checkpoint that was seen.
+-- Hours of work that failures of each workload lost at most, since a checkpoint that was seen.
 SELECT
     cluster,
     namespace,
