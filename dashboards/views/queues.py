@@ -266,7 +266,8 @@ def _read_records(request: PageRequest) -> Mapping[tuple[str, str], QueuedWorklo
 def _is_waiting(request: PageRequest) -> bool:
     """Return whether a pod waits, or a job that has none yet."""
     waiting = data.query(queues.read_waiting, request.window, request.filters)
-    return waiting.num_rows > 0 or data.query(queues.read_jobs, request.window).num_rows > 0
+    jobs = data.query(queues.read_jobs, request.window)
+    return bool(waiting.num_rows or jobs.num_rows)
 
 
 def show_holders(request: PageRequest) -> None:
