@@ -115,12 +115,12 @@ def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
     strength: str = decision.ruling
     if decision.step in ACT_STEPS and {r.gate for r in decision.reasons} == {"approval"}:
         strength = "approval"
-    elif decision.step == "notify" and decision.ruling == "allow" and not _acts_alone(policy):
+    elif decision.step == "notify" and decision.ruling == "allow" and not _can_act_alone(policy):
         strength = "notice"
     return does, STRENGTHS.index(strength), STEPS.index(decision.step)
 
 
-def _acts_alone(policy: Policy) -> bool:
+def _can_act_alone(policy: Policy) -> bool:
     """Return whether a policy would act without a person, once the grace of its notice is over."""
     return (
         policy.mode == "enforce"

@@ -36,7 +36,7 @@ class JobObjects(msgspec.Struct, frozen=True):
     volcano_jobs: Mapping[tuple[str, str], CustomObject] = {}
 
 
-class PodSet(msgspec.Struct, frozen=True):
+class JobPodSet(msgspec.Struct, frozen=True):
     """Pods of one shape that a job would create."""
 
     name: str
@@ -44,10 +44,10 @@ class PodSet(msgspec.Struct, frozen=True):
     template: Mapping[str, Any]
 
 
-class JobRequest(msgspec.Struct, frozen=True):
+class PodSetRequest(msgspec.Struct, frozen=True):
     """What a job requests: pods of known shapes, or only a sum (`totals`) over `pods` pods."""
 
-    sets: tuple[PodSet, ...] = ()
+    sets: tuple[JobPodSet, ...] = ()
     totals: Mapping[str, Any] = {}
     pods: int = 0
     fault: str = ""
@@ -117,7 +117,7 @@ def _find_job(meta: Meta, jobs: Mapping[tuple[str, str], CustomObject]) -> Custo
     return None if name is None else jobs.get((meta.namespace, name))
 
 
-def _read_pod_sets(workload: CustomObject) -> JobRequest:
+def _read_pod_sets(workload: CustomObject) -> PodSetRequest:
     """Read the pod sets of a Kueue Workload, without pods that it needs no more."""
     spec, status = workload.spec or {}, workload.status or {}
     finished = {
@@ -128,44 +128,46 @@ def _read_pod_sets(workload: CustomObject) -> JobRequest:
         name, count = str(pod_set.get("name") or position), pod_set.get("count")
         less = finished.get(name) or 0
         if not isinstance(count, int) or not isinstance(less, int):
-            return JobRequest(fault=f"how many pods its pod set {name} has is not known")
-        sets.append(PodSet(name, max(0, count - less), get_map(pod_set.get("template"))))
+            return PodSetRequest(fault=f"how many pods its pod set {name} has is not known")
+        sets.append(JobPodSet(name, max(0, count - less), get_map(pod_set.get("template"))))
     if not sets:
-        return JobRequest(fault="it has no pod sets")
+        return PodSetRequest(fault="it has no pod sets")
     totals: dict[str, float] = {}
     for assignment in list_maps(status.get("resourceRequests")):
         for resource, amount in get_map(assignment.get("resources")).items():
             totals[resource] = totals.get(resource, 0.0) + (parse_number(amount) or 0.0)
-    return JobRequest(tuple(sets), totals, sum(s.count for s in sets))
+    return PodSetRequest(tuple(sets), totals, sum(s.count for s in sets))
 
 
-def _read_group(group: CustomObject, job: CustomObject | None) -> JobRequest:
+def _read_group(group: CustomObject, job: CustomObject | None) -> PodSetRequest:
     """Read what a PodGroup needs to start; its pods' shapes are in its Volcano job, or unknown."""
     spec = group.spec or {}
     totals, members = get_map(spec.get("minResources")), spec.get("minMember")
     if not isinstance(members, int) or members < 1:
-        return JobRequest(totals=totals, fault="how many pods it needs (minMember) is not known")
+        return PodSetRequest(totals=totals, fault="how many pods it needs (minMember) is not known")
     sets = () if job is None else _list_tasks(job, get_map(spec.get("minTaskMember")))
     if len(sets) == 1:
         sets = (msgspec.structs.replace(sets[0], count=members),)
     if sets and sum(s.count for s in sets) == members:
-        return JobRequest(sets, totals, members)
+        return PodSetRequest(sets, totals, members)
     if not totals:
         why = "what its pods request is not known (minResources)"
-        return JobRequest(sets, pods=members, fault=why)
+        return PodSetRequest(sets, pods=members, fault=why)
     if members == 1:
-        return JobRequest((PodSet("main", 1, _build_template(group.metadata, totals)),), totals, 1)
-    return JobRequest(totals=totals, pods=members)
+        return PodSetRequest(
+            (JobPodSet("main", 1, _build_template(group.metadata, totals)),), totals, 1
+        )
+    return PodSetRequest(totals=totals, pods=members)
 
 
-def _list_tasks(job: CustomObject, least: Mapping[str, Any]) -> tuple[PodSet, ...]:
+def _list_tasks(job: CustomObject, least: Mapping[str, Any]) -> tuple[JobPodSet, ...]:
     """Return the tasks of a Volcano job, each with the pods that it needs to start."""
     sets = []
     for task in list_maps((job.spec or {}).get("tasks")):
         name = str(task.get("name") or "")
         count = least.get(name, task.get("replicas", 1))
         if isinstance(count, int):
-            sets.append(PodSet(name, count, get_map(task.get("template"))))
+            sets.append(JobPodSet(name, count, get_map(task.get("template"))))
     return tuple(sets)
 
 
@@ -182,7 +184,7 @@ def _build_rows(
     kind: JobKind | str,
     item: CustomObject,
     state: ObjectState | None,
-    request: JobRequest,
+    request: PodSetRequest,
     context: PodContext,
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of one object; nothing where it requests no GPUs or ended long ago."""
@@ -220,24 +222,24 @@ def _build_rows(
 
 
 def _build_pod_rows(
-    meta: Meta, request: JobRequest, context: PodContext
-) -> tuple[list[tuple[PodSet, dict[str, Any]]], str]:
+    meta: Meta, request: PodSetRequest, context: PodContext
+) -> tuple[list[tuple[JobPodSet, dict[str, Any]]], str]:
     """Return a row of `pod` per pod set, as its pods would have it, and what is unreadable."""
     sets = request.sets
     if not sets:
-        sets = (PodSet("", 1, _build_template(meta, request.totals)),)
+        sets = (JobPodSet("", 1, _build_template(meta, request.totals)),)
     rows = []
     for pod_set in sets:
         try:
             rows.append((pod_set, build_pod_row(_build_pod(meta, pod_set), context)))
         except msgspec.ValidationError as error:
-            whole = PodSet(pod_set.name, pod_set.count, {})
+            whole = JobPodSet(pod_set.name, pod_set.count, {})
             rows.append((whole, build_pod_row(_build_pod(meta, whole), context)))
             return rows, f"the pod template {pod_set.name} is unreadable: {error}"
     return rows, ""
 
 
-def _build_pod(meta: Meta, pod_set: PodSet) -> Pod:
+def _build_pod(meta: Meta, pod_set: JobPodSet) -> Pod:
     """Return a pod of a set: the template's, controlled by what controls the job object."""
     template = msgspec.convert({"metadata": {}, "spec": {}} | dict(pod_set.template), Pod)
     metadata = msgspec.structs.replace(
@@ -252,7 +254,7 @@ def _build_pod(meta: Meta, pod_set: PodSet) -> Pod:
 
 
 def _describe_request(
-    request: JobRequest, rows: Sequence[tuple[PodSet, dict[str, Any]]], unreadable: str
+    request: PodSetRequest, rows: Sequence[tuple[JobPodSet, dict[str, Any]]], unreadable: str
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the request as a document, None where it has no GPUs; and the row of its main pod."""
     with_gpus = [(s, row) for s, row in rows if row.get("gpu_resource") and s.count]
@@ -270,18 +272,18 @@ def _describe_request(
     return document, first
 
 
-def _may_have_gpus(request: JobRequest, unreadable: str) -> bool:
+def _may_have_gpus(request: PodSetRequest, unreadable: str) -> bool:
     """Return whether it is not known that a request without GPUs has none."""
     return bool(unreadable or (request.fault and not request.sets and not request.totals))
 
 
-def _sum_gpus(with_gpus: Sequence[tuple[PodSet, Mapping[str, Any]]]) -> float | None:
+def _sum_gpus(with_gpus: Sequence[tuple[JobPodSet, Mapping[str, Any]]]) -> float | None:
     """Return the GPUs of all pods; None = those of one are not known."""
     amounts = [s.count * r["gpu_request"] for s, r in with_gpus if r["gpu_request"] is not None]
     return sum(amounts) if len(amounts) == len(with_gpus) else None
 
 
-def _describe_set(pod_set: PodSet, row: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_set(pod_set: JobPodSet, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": pod_set.name,
         "count": pod_set.count,
@@ -295,7 +297,7 @@ def _describe_set(pod_set: PodSet, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare_totals(
-    request: JobRequest, with_gpus: Sequence[tuple[PodSet, Mapping[str, Any]]]
+    request: PodSetRequest, with_gpus: Sequence[tuple[JobPodSet, Mapping[str, Any]]]
 ) -> str:
     """Return how the object's own sum contradicts its pod sets; empty = it does not."""
     if not request.sets or not request.totals:

@@ -108,7 +108,7 @@ def list_waiting(
     jobs = [
         _build_job_row(record)
         for key, record in records.items()
-        if record.objects and key not in listed and _matches(record, filters)
+        if record.objects and key not in listed and _is_match(record, filters)
     ]
     return sorted(
         [*map(dict, rows), *jobs], key=lambda row: (-(row["gpu_hours"] or 0.0), row["workload"])
@@ -131,7 +131,7 @@ def _build_job_row(record: QueuedWorkload) -> dict[str, Any]:
     }
 
 
-def _matches(record: QueuedWorkload, filters: Filters) -> bool:
+def _is_match(record: QueuedWorkload, filters: Filters) -> bool:
     return (
         filters.cluster in {None, record.key[0]}
         and filters.namespace in {None, record.key[1]}

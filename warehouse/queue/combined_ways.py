@@ -135,7 +135,7 @@ def _list_moves(
     for stopped in sets:
         if explain_quota(demand, quotas, stopped):
             continue
-        emptied = _free_nodes(demand, stopped)
+        emptied = _empty_nodes(demand, stopped)
         left, _ = place_demand(demand, {key: node.free for key, node in emptied.nodes.items()})
         if not left:
             continue  # without a move they suffice
@@ -145,7 +145,7 @@ def _list_moves(
             return
 
 
-def _free_nodes(demand: WaitingDemand, stopped: Sequence[DeviceHolder]) -> WaitingDemand:
+def _empty_nodes(demand: WaitingDemand, stopped: Sequence[DeviceHolder]) -> WaitingDemand:
     """Return the demand on nodes without these holders."""
     freed = sum_freed(stopped)
     nodes = {

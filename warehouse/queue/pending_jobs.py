@@ -22,7 +22,7 @@ WORKLOAD = "Workload"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class PodShape(msgspec.Struct, frozen=True):
+class WaitingPodShape(msgspec.Struct, frozen=True):
     """Pods of one shape that a job would create."""
 
     name: str
@@ -35,13 +35,13 @@ class PodShape(msgspec.Struct, frozen=True):
     annotations: str | None = None
 
 
-class JobRequest(msgspec.Struct, frozen=True):
+class WaitingRequest(msgspec.Struct, frozen=True):
     """What a job requests; without `sets` the shapes of its pods are not known."""
 
     gpu_resource: str = ""
     gpus: float | None = None
     pods: int = 0
-    sets: tuple[PodShape, ...] = ()
+    sets: tuple[WaitingPodShape, ...] = ()
     fault: str = ""
 
 
@@ -127,7 +127,7 @@ class PendingJobs:
                 )
 
     def _explain_unknown(
-        self, key: WorkloadKey, pairs: Sequence[tuple[PendingJob, JobRequest]]
+        self, key: WorkloadKey, pairs: Sequence[tuple[PendingJob, WaitingRequest]]
     ) -> str:
         """Return what is not known of a job; empty = its pods can be placed."""
         for job, request in pairs:
@@ -149,7 +149,7 @@ class PendingJobs:
         return ""
 
     @cached_property
-    def _by_key(self) -> dict[WorkloadKey, list[tuple[PendingJob, JobRequest]]]:
+    def _by_key(self) -> dict[WorkloadKey, list[tuple[PendingJob, WaitingRequest]]]:
         """Return the objects of each job; without jobs whose pods wait themselves."""
         sql = read_text("warehouse.queue", "pending_jobs.sql")
         rows = decode_rows(self._views.query(sql, {"until": self._now}), PendingJob)
@@ -163,7 +163,7 @@ class PendingJobs:
                 continue
             own = [job for job in jobs if job.kind == WORKLOAD] or jobs
             by_workload[key] = [
-                (job, msgspec.json.decode(job.request, type=JobRequest)) for job in own
+                (job, msgspec.json.decode(job.request, type=WaitingRequest)) for job in own
             ]
         return by_workload
 
@@ -177,7 +177,7 @@ class PendingJobs:
         return pods
 
 
-def _list_pods(job: PendingJob, request: JobRequest, at: int) -> Iterator[PodRecord]:
+def _list_pods(job: PendingJob, request: WaitingRequest, at: int) -> Iterator[PodRecord]:
     for shape in request.sets:
         for number in range(shape.count):
             name = f"{job.name}-{shape.name}-{number}"
