@@ -32,6 +32,9 @@ NOTIFY_OWNER, REQUEST_TO_OWNER = "notify owner", "ask owner"
 STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
 RESTART = "restart"
+ELSEWHERE = "restart elsewhere"
+EXCLUDED = "exclude_nodes"
+"""Parameter of a restart elsewhere: the names of the nodes on which the job must not run again."""
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ def read_verbs() -> dict[str, Verb]:
 @cache
 def stop_verbs() -> frozenset[str]:
     """Return the verbs that stop a workload: all of it must be idle, and its owner notified."""
-    return frozenset({"evict", RESTART, *(verb.verb for verb in read_verbs().values())})
+    return frozenset({"evict", RESTART, ELSEWHERE, *(verb.verb for verb in read_verbs().values())})
 
 
 def list_restartable_kinds() -> frozenset[str]:
@@ -102,22 +105,30 @@ def choose_restart(facts: Facts, verbs: Collection[str]) -> Facts:
     """Return the facts of a stalled job with a restart as their advice, where a policy asks for it.
 
     `verbs` are those that the policy may carry out. The advice is another only where the stop of
-    the job was recommended, so where a checkpoint is known and nothing protects it.
+    the job was recommended, so where a checkpoint is known and nothing protects it. Where its
+    incident names nodes that it should leave, the restart excludes them if the policy allows that.
     """
     advice = facts.recommendation
     stop = read_verbs().get(facts.finding.subject.workload_kind)
     if (
         facts.finding.kind != STALLED
-        or RESTART not in verbs
+        or not {RESTART, ELSEWHERE} & set(verbs)
         or stop is None
         or advice.verb != stop.verb
         or stop.workload_kind not in list_restartable_kinds()
     ):
         return facts
+    incident = facts.incident
+    leaves = incident is not None and incident.step == ELSEWHERE and bool(incident.nodes)
+    if not (leaves and ELSEWHERE in verbs) and RESTART not in verbs:
+        return facts
+    nodes = incident.nodes if incident is not None and leaves and ELSEWHERE in verbs else ()
+    away = f", away from {', '.join(nodes)}" if nodes else ""
     restart = msgspec.structs.replace(
         advice,
-        verb=RESTART,
-        why=f"stalled, confirmed: {stop.how}, and back when its pods are gone",
+        verb=ELSEWHERE if nodes else RESTART,
+        parameters={**advice.parameters, EXCLUDED: list(nodes)} if nodes else advice.parameters,
+        why=f"stalled, confirmed: {stop.how}, and back when its pods are gone{away}",
         undo="none: it runs again; while its pods end, the undo resumes it",
         caution=f"lost: {stop.lost}",
     )

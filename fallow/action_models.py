@@ -77,6 +77,19 @@ class PodRef(msgspec.Struct, frozen=True):
     """Where its devices are; empty = not known."""
 
 
+class IncidentAdvice(msgspec.Struct, frozen=True):
+    """What the newest stored incident of a workload says (the table `incident`)."""
+
+    id: str
+    cause: str
+    step: str
+    """The one step, or hold (analyzers/reliability/incidents/steps.csv)."""
+    why: str
+    nodes: tuple[str, ...]
+    room: bool | None = None
+    """Whether all of its pods fit on other nodes once it has stopped; None = not known."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """All that stored rows contain about one case at one time. None is unknown, never false."""
 
@@ -126,6 +139,8 @@ class Facts(msgspec.Struct, frozen=True):
     removes_node: bool | None = None
     """Whether a node would be empty, and removed, without it; None = not known."""
     history: CaseHistory = CaseHistory()
+    incident: IncidentAdvice | None = None
+    """Of a job that hangs; None = no incident of it is stored."""
 
 
 class Decision(msgspec.Struct, frozen=True):

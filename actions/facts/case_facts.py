@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actions.facts.coverage import WorkloadCoverage, limit_coverage
+from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.recommend import STALLED, recommend
 from fallow import protections as protecting
@@ -63,6 +64,7 @@ def gather_facts(
         LatestSamples(views, fleet_state, with_advice, now),
         WorkloadCoverage(views, with_advice, now),
     )
+    incidents = JobIncidents(views, [f for f in with_advice if f.kind == STALLED], now, queue)
     single_histories = _select_single_histories(histories)
     cases = []
     for finding, advice in advised:
@@ -75,6 +77,7 @@ def gather_facts(
             samples=samples,
             quotas=quotas,
             held_gpus=coverage.of(finding),
+            incidents=incidents if finding.kind == STALLED else None,
         )
         cases.append(_add_history(facts, single_histories.get(finding.id)))
     return cases
@@ -90,6 +93,7 @@ def build_facts(
     samples: "LatestSamples | None" = None,
     quotas: Quotas | None = None,
     held_gpus: WorkloadGpus | None = None,
+    incidents: JobIncidents | None = None,
 ) -> Facts:
     """Return the facts of one finding; without a `pending`, it is unknown who waits.
 
@@ -140,6 +144,7 @@ def build_facts(
         over_quota=_is_over_quota(quotas, finding, queue),
         pool_others=None if node is None else _count_pool_others(fleet_state, node, at),
         removes_node=_is_node_removed(fleet_state, key, allocations, end),
+        incident=incidents.of(finding, allocations, pods) if incidents is not None else None,
     )
 
 

@@ -4,13 +4,18 @@ import math
 from collections.abc import Iterator, Mapping
 
 from actions.gates.registry import GateInput, Refusal, register_gate
-from actions.recommend import STALLED, stop_verbs
+from actions.recommend import ELSEWHERE, RESTART, STALLED, stop_verbs
 from fallow.protections import parse_timestamp
 from fallow.window import format_duration
 
 LEAST_COVERAGE = 0.95
 MOST_SKEW_S = 30.0
 MOST_INTERVALS = 2
+RESTART_STEPS: Mapping[str, frozenset[str]] = {
+    RESTART: frozenset({"restart in place", "rerun from the checkpoint"}),
+    ELSEWHERE: frozenset({"restart elsewhere"}),
+}
+"""Steps of an incident (`steps.csv` of the incidents) that each restart carries out."""
 
 
 @register_gate("verdict")
@@ -49,6 +54,24 @@ def _check_checkpoint_age(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(
             f"its last checkpoint was {format_duration(age)} before, checkpoint_age is "
             f"{format_duration(most.total_seconds())}"
+        )
+
+
+@register_gate("incident")
+def _check_incident(case: GateInput) -> Iterator[Refusal]:
+    """Refuse a restart that the job's incident does not call for, or that has no room elsewhere."""
+    verb, incident = case.facts.recommendation.verb, case.facts.incident
+    if incident is None or verb not in RESTART_STEPS:
+        return
+    about = f"its incident {incident.id} ({incident.cause})"
+    if incident.step not in RESTART_STEPS[verb]:
+        yield Refusal(f"{about} calls for: {incident.step} ({incident.why})")
+    elif verb == ELSEWHERE and incident.room is not True:
+        nodes = ", ".join(incident.nodes)
+        yield Refusal(
+            f"its pods do not fit on nodes other than {nodes}"
+            if incident.room is False
+            else f"whether its pods fit on nodes other than {nodes} is unknown"
         )
 
 

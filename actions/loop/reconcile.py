@@ -34,7 +34,7 @@ from fallow.action_models import Change, Outcome, Reason
 from fallow.errors import FallowError
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
-REPLACED = frozenset({"evict", "restart"})
+REPLACED = frozenset({"evict", "restart", "restart elsewhere"})
 """Capabilities after which new pods of the workload are expected."""
 
 

@@ -45,7 +45,9 @@ from fallow.protocols import ClusterReader
 
 MAX_STAGES = 2
 """A snapshot, and the act right after it."""
-WORKLOAD_CAPABILITIES = frozenset({"suspend", "scale", "evict", "resize", "restart", "resume"})
+WORKLOAD_CAPABILITIES = frozenset(
+    {"suspend", "scale", "evict", "resize", "restart", "restart elsewhere", "resume"}
+)
 """Capabilities that require the identity of the object in the evidence."""
 
 

@@ -22,7 +22,7 @@ from actions.loop.change_state import (
 )
 from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
 from actions.loop.sender import Interruption
-from actions.recommend import RESTART
+from actions.recommend import ELSEWHERE, RESTART
 from fallow.action_models import Change, Outcome, Reason, Result
 from fallow.errors import RefusedError, TemporaryError
 from fallow.window import format_duration
@@ -212,7 +212,11 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
             f"action {action.id} is older than {length}: it is not undone by command any more",
             hint="what it changed is in the journal: fallow actions ID",
         )
-    if action.intent.capability == RESTART and outcome is not None and outcome.result == "done":
+    if (
+        action.intent.capability in {RESTART, ELSEWHERE}
+        and outcome is not None
+        and outcome.result == "done"
+    ):
         raise RefusedError(f"action {action.id} cannot be undone: lost is {action.intent.lost}")
     if not action.intent.undo:
         raise RefusedError(

@@ -7,7 +7,7 @@ from actions.loop.protocols import Notice
 from actions.policy.matching import is_any_match
 from actions.policy.model import Policy, RecurringWindow
 from actions.policy.schedule import get_opening
-from actions.recommend import RESTART, choose_restart, read_verbs
+from actions.recommend import ELSEWHERE, RESTART, choose_restart, read_verbs
 from fallow.action_models import Decision, Facts
 from fallow.window import format_duration
 
@@ -52,7 +52,7 @@ def _describe_next(policy: Policy, decision: Decision) -> str:
         return "nothing by itself; please check it."
     wait = grace.wait if grace is not None else timedelta(0)
     undone = "it can be undone with one command"
-    if decision.verb == RESTART:
+    if decision.verb in {RESTART, ELSEWHERE}:
         undone = "it cannot be undone: it goes on from its last checkpoint"
     if policy.act_window is not None:
         window = _describe_window(policy.act_window, decision, wait)
@@ -73,7 +73,12 @@ def _describe_loss(policy: Policy, decision: Decision) -> list[str]:
     """Return what a stop of this kind loses: a notified owner can still save it."""
     verb = read_verbs().get(decision.subject[1])
     acts = policy.mode == "enforce" and policy.stage("act") is not None
-    if not acts or verb is None or decision.verb not in {verb.verb, RESTART} or not verb.lost:
+    if (
+        not acts
+        or verb is None
+        or decision.verb not in {verb.verb, RESTART, ELSEWHERE}
+        or not verb.lost
+    ):
         return []
     return [f"What is lost: {verb.lost}."]
 

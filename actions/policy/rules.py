@@ -12,7 +12,7 @@ from actions.policy.keys import STAGES, PolicyKeys, RecurringKeys
 from actions.policy.model import Policy
 from actions.policy.tree import Location, Node, get_descendant
 from actions.policy.values import suggest_word
-from actions.recommend import RESTART, stop_verbs
+from actions.recommend import ELSEWHERE, RESTART, stop_verbs
 from fallow.plugins import find_installed
 from fallow.window import format_duration
 
@@ -81,7 +81,7 @@ def _check_acts(policy: Policy, text: PolicyText, capabilities: Capabilities) ->
         text.report(
             "stages", f"what stops a workload ({stop_words}) needs notify and grace before it"
         )
-    if RESTART in verbs and policy.checkpoint_age is None:
+    if {RESTART, ELSEWHERE} & verbs and policy.checkpoint_age is None:
         text.report("stages", "restart needs checkpoint_age: how much work it may lose, such as 1h")
 
 

@@ -21,7 +21,7 @@ from analyzers.reliability.incidents.recovery import (
     price_incident,
     read_exposure,
 )
-from analyzers.reliability.incidents.tables import read_owner_commands
+from analyzers.reliability.incidents.tables import list_leading_signals, read_owner_commands
 from fallow.errors import UsageError
 from fallow.models import Finding
 from fallow.tables import get_schema
@@ -128,7 +128,7 @@ def _build_stored(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
         "workloads": [f"{space}/{kind}/{name}" for _, space, kind, name in incident.owners],
         "nodes": incident.nodes,
         "devices": incident.devices,
-        "evidence": [_describe_signal(signal) for signal in incident.signals],
+        "evidence": _describe_evidence(incident),
     }
     return {
         "id": incident.id,
@@ -287,7 +287,7 @@ def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
         "devices": incident.devices,
         "most_lost_gpu_hours": incident.lost.most,
         "owner_commands": list_owner_commands(incident),
-        "evidence": [_describe_signal(signal) for signal in incident.signals],
+        "evidence": _describe_evidence(incident),
     }
 
 
@@ -313,6 +313,15 @@ def list_owner_commands(incident: Incident) -> list[str]:
 
 def _list_workloads(incident: Incident) -> list[str]:
     return [f"{kind}/{namespace}/{name}" for _, namespace, kind, name in incident.owners]
+
+
+def _describe_evidence(incident: Incident) -> list[dict[str, Any]]:
+    """Return the signals of an incident; those `of_cause` name the place of its cause."""
+    leading = list_leading_signals(incident.verdict.cause)
+    return [
+        {**_describe_signal(signal), "of_cause": signal.name in leading}
+        for signal in incident.signals
+    ]
 
 
 def _describe_signal(signal: Signal) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def request(pod: Object) -> PodRequest:
         profile=profile,
         gpu_models=models,
         selector=selector,
+        excluded=_list_excluded(spec),
         tolerations=tuple(_parse_toleration(t) for t in spec.get("tolerations") or ()),
         priority=int(spec.get("priority") or 0),
         created_s=parse_time(pod["metadata"].get("creationTimestamp", "")),
@@ -105,6 +106,20 @@ def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...
             canonical_models = (find_gpu_model(value) for value in values)
             models = tuple(dict.fromkeys(m.gpu_model for m in canonical_models if m is not None))
     return tuple(sorted(labels.items())), models
+
+
+def _list_excluded(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return labels that a pod's node must not have: `NotIn` of the affinity's first term."""
+    required = get_value(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    terms: list[Mapping[str, Any]] = required or [{}]
+    return tuple(
+        sorted(
+            (expression["key"], value)
+            for expression in terms[0].get("matchExpressions") or ()
+            if expression["operator"] == "NotIn"
+            for value in expression.get("values") or ()
+        )
+    )
 
 
 def count_gpus(pod_spec: Mapping[str, Any]) -> float:

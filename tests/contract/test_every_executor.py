@@ -28,6 +28,7 @@ ELSEWHERE = {
     "replicas": "tests/actions/resize",
     "restart": "tests/actions/reclaim",
     "resume": "tests/actions/reclaim",
+    "restart-elsewhere": "tests/actions/reclaim",
     "requests": "tests/actions/resize",
     "spot": "tests/actions/nodes",
     "jupyterhub": "tests/actions/cluster",

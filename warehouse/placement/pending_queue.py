@@ -6,7 +6,7 @@ free devices of the requested type (whole GPUs, or instances of one MIG profile)
 pod that fits on free capacity does not wait for GPUs, and freeing more admits nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
@@ -85,6 +85,30 @@ class PendingWorkloads:
             )
         return tuple(waiters)
 
+    def fits_without(
+        self,
+        allocations: Sequence[WorkloadAllocation],
+        pods: Sequence[PodRecord],
+        excluded: Collection[str],
+    ) -> bool | None:
+        """Return whether running pods fit on other nodes once they stop; None = unknown."""
+        running = [pod for pod in pods if pod.gpus > 0]
+        demand = build_demand(running[0].key[0], running) if running else None
+        if demand is None:
+            return None
+        freed = self._freed(allocations, running)
+        capacities = {
+            node_key: free.add(freed.get(node_key))
+            for node_key, free in self._free.items()
+            if node_key[0] == demand.cluster and node_key[1] not in excluded
+        }
+        without, _ = place_pods(
+            demand.needs,
+            capacities,
+            lambda need: [p for p in capacities if not self._explain_unfit(p, need)],
+        )
+        return not without
+
     @cached_property
     def _pending(self) -> list[_PendingWorkload]:
         by_key: dict[WorkloadKey, list[PodRecord]] = {}
@@ -137,14 +161,10 @@ class PendingWorkloads:
         self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
     ) -> tuple[bool, str]:
         """Return whether the pods without a placement fit on the nodes that a case frees."""
-        capacities: dict[NodeKey, FreeCapacity] = {}
-        for node_key, freed_capacity in freed.items():
-            capacity = self._capacity_of(pending.rest, node_key).copy()
-            for device_type, count in freed_capacity.devices.items():
-                capacity.devices[device_type] = capacity.devices.get(device_type, 0) + count
-            capacity.cpu_milli += freed_capacity.cpu_milli
-            capacity.memory_bytes += freed_capacity.memory_bytes
-            capacities[node_key] = capacity
+        capacities = {
+            node_key: self._capacity_of(pending.rest, node_key).add(more)
+            for node_key, more in freed.items()
+        }
         for demand in pending.left:
             known_nodes = [p for p in capacities if self._fleet_state.nodes.get(p) is not None]
             legal_nodes = [p for p in known_nodes if not self._explain_unfit(p, demand)]

@@ -55,6 +55,16 @@ class FreeCapacity(msgspec.Struct):
         """Return a copy that may be changed."""
         return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
 
+    def add(self, more: "FreeCapacity | None") -> "FreeCapacity":
+        """Return the sum with another capacity of the same node; None = nothing more."""
+        total = self.copy()
+        if more is not None:
+            for kind, count in more.devices.items():
+                total.devices[kind] = total.devices.get(kind, 0) + count
+            total.cpu_milli += more.cpu_milli
+            total.memory_bytes += more.memory_bytes
+        return total
+
     def fits(self, demand: PodDemand) -> bool:
         """Return whether a pod fits."""
         return (

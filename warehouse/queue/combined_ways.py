@@ -18,7 +18,6 @@ from warehouse.queue.stop_sets import (
     MovePlanner,
     StoppableHolders,
     WaitingDemand,
-    add_capacity,
     explain_quota,
     find_cheapest,
     measure_loss,
@@ -149,9 +148,7 @@ def _empty_nodes(demand: WaitingDemand, stopped: Sequence[DeviceHolder]) -> Wait
     """Return the demand on nodes without these holders."""
     freed = sum_freed(stopped)
     nodes = {
-        key: msgspec.structs.replace(node, free=add_capacity(node.free, freed[key]))
-        if key in freed
-        else node
+        key: msgspec.structs.replace(node, free=node.free.add(freed[key])) if key in freed else node
         for key, node in demand.nodes.items()
     }
     return msgspec.structs.replace(demand, nodes=nodes)

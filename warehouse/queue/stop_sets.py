@@ -99,7 +99,7 @@ def find_cheapest(
         if quota:
             return quota, ()
         capacities = {
-            key: add_capacity(rest.get(key) or free[key], more)
+            key: (rest.get(key) or free[key]).add(more)
             for key, more in sum_freed(chosen).items()
             if key in free
         }
@@ -275,16 +275,6 @@ def place_demand(
 ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
     """Place a demand's pods; return those that do not fit, and what remains of the nodes used."""
     return place_pods(demand.needs, capacities, lambda need: sorted(demand.legal[need]))
-
-
-def add_capacity(capacity: FreeCapacity, more: FreeCapacity) -> FreeCapacity:
-    """Return the sum of two capacities of a node."""
-    total = capacity.copy()
-    for kind, count in more.devices.items():
-        total.devices[kind] = total.devices.get(kind, 0) + count
-    total.cpu_milli += more.cpu_milli
-    total.memory_bytes += more.memory_bytes
-    return total
 
 
 def name_nodes(used: Mapping[NodeKey, FreeCapacity]) -> tuple[str, ...]:

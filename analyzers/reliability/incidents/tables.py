@@ -9,6 +9,8 @@ from fallow.rows import Row
 from fallow.xids import get_xid_meaning
 
 FOLDER = "reliability/incidents"
+LEADING = 2
+"""Weight of a signal that names the place of its cause."""
 
 
 class CauseSignal(Row, frozen=True, rename={"class_": "class"}):
@@ -88,6 +90,17 @@ class XidSignal(Row, frozen=True):
 def read_cause_signals() -> tuple[CauseSignal, ...]:
     """Return the weights of signals by cause."""
     return tuple(load_records(f"{FOLDER}/causes", CauseSignal))
+
+
+@cache
+def list_leading_signals(cause: str) -> frozenset[str]:
+    """Return the signals that show where a cause is: those of `LEADING` weight or more.
+
+    The others are what every rank of a job shows.
+    """
+    return frozenset(
+        row.signal for row in read_cause_signals() if row.cause == cause and row.weight >= LEADING
+    )
 
 
 def list_classes() -> list[str]:

@@ -11,6 +11,8 @@ def is_eligible(request: PodRequest, node: NodeFree) -> bool:
         return False
     if any(node.labels.get(key) != value for key, value in request.selector):
         return False
+    if any(node.labels.get(key) == value for key, value in request.excluded):
+        return False
     return not any(
         taint.effect in _REPELS and not _is_tolerated(taint, request) for taint in node.taints
     )

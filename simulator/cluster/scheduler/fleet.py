@@ -240,7 +240,7 @@ class SchedulerFleet:
 
     def eligible(self, request: PodRequest) -> tuple[Marks, Marks]:
         """Return which nodes the pod may use at all, and which of them it prefers."""
-        key = (request.selector, request.tolerations, request.gpu_models)
+        key = (request.selector, request.excluded, request.tolerations, request.gpu_models)
         if key not in self._eligible:
             may = np.array([is_eligible(request, node) for node in self.nodes], bool)
             rather = np.array([is_welcome(request, node) for node in self.nodes], bool)

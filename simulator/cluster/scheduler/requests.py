@@ -52,6 +52,8 @@ class PodRequest(msgspec.Struct, frozen=True):
     """Canonical models that the pod accepts; empty = any."""
     selector: tuple[tuple[str, str], ...] = ()
     """Node labels that must be equal, sorted."""
+    excluded: tuple[tuple[str, str], ...] = ()
+    """Node labels that must differ (the operator NotIn), sorted."""
     tolerations: tuple[PodToleration, ...] = ()
     priority: int = 0
     created_s: float = 0.0
@@ -64,7 +66,7 @@ class PodRequest(msgspec.Struct, frozen=True):
 def get_size(m: PodRequest) -> tuple[object, ...]:
     """Return the key that pods share which fit into the same places."""
     amounts = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
-    return (*amounts, m.gpu_models, m.selector, m.tolerations)
+    return (*amounts, m.gpu_models, m.selector, m.excluded, m.tolerations)
 
 
 class PodGang(msgspec.Struct, frozen=True):

@@ -213,9 +213,10 @@ def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> D
         generation=facts.generation,
         seen_until=facts.seen_until,
         parameters={
-            "capabilities": ["scale", "suspend", "evict", "restart"],
+            "capabilities": ["scale", "suspend", "evict", "restart", "restart elsewhere"],
             "allowed_namespaces": ["*"],
             "restore": True,
+            **facts.recommendation.parameters,
         },
     )
 

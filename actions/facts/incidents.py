@@ -1,0 +1,90 @@
+"""Read what stored incidents say of jobs that hang: the cause, the one step, the nodes to leave."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cache
+
+import msgspec
+
+from fallow.action_models import IncidentAdvice
+from fallow.models import Finding
+from fallow.protocols import Views
+from fallow.resources import read_text
+from fallow.rows import Row, decode_rows
+from fallow.window import Window
+from warehouse.placement.fleet_state import PodRecord, WorkloadAllocation
+from warehouse.placement.pending_queue import PendingWorkloads
+
+BEFORE = timedelta(hours=1)
+"""The cause of a hang may have shown its last sign this long before the hang."""
+HOLD = "hold"
+
+
+class StoredIncident(Row, frozen=True):
+    """A row of the table `incident` (`incidents.sql`)."""
+
+    cluster: str
+    id: str
+    cause: str
+    step: str
+    why: str | None
+    evidence: str | None
+    workloads: str | None
+    end_at: datetime
+
+    def names(self, workload: str) -> bool:
+        """Return whether it is about a workload: namespace/kind/name."""
+        return workload in msgspec.json.decode(self.workloads or "[]")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that signals of the cause name, not those of all ranks."""
+        signals = msgspec.json.decode(self.evidence or "[]")
+        return tuple(sorted({s["node"] for s in signals if s.get("of_cause") and s.get("node")}))
+
+
+class JobIncidents:
+    """The stored incidents of jobs that hang, at one time."""
+
+    def __init__(
+        self, views: Views, findings: Sequence[Finding], now: datetime, pending: PendingWorkloads
+    ) -> None:
+        self._pending = pending
+        self._rows: list[StoredIncident] = []
+        if findings:
+            since = min(finding.window.start for finding in findings) - BEFORE
+            bounds = Window(since, now).bounds()
+            self._rows = decode_rows(views.query(_load_sql(), bounds), StoredIncident)
+
+    def of(
+        self,
+        finding: Finding,
+        allocations: Sequence[WorkloadAllocation],
+        pods: Sequence[PodRecord],
+    ) -> IncidentAdvice | None:
+        """Return the advice of the newest incident of a job; None = none of it is stored.
+
+        Incidents that call for different steps call for none.
+        """
+        subject = finding.subject
+        name = f"{subject.namespace}/{subject.workload_kind}/{subject.workload}"
+        begin = finding.window.start.replace(tzinfo=None) - BEFORE
+        mine = [
+            row
+            for row in self._rows
+            if row.cluster == subject.cluster and row.end_at >= begin and row.names(name)
+        ]
+        if not mine:
+            return None
+        first, steps = mine[0], {row.step for row in mine}
+        if len(steps) > 1:
+            why = f"its incidents call for different steps: {', '.join(sorted(steps))}"
+            return IncidentAdvice(first.id, first.cause, HOLD, why, ())
+        nodes = first.nodes
+        room = self._pending.fits_without(allocations, pods, nodes) if nodes else None
+        return IncidentAdvice(first.id, first.cause, first.step, first.why or "", nodes, room)
+
+
+@cache
+def _load_sql() -> str:
+    return read_text("actions.facts", "incidents.sql").strip()
