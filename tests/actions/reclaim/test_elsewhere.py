@@ -131,7 +131,7 @@ def test_a_node_that_is_not_known_is_not_excluded(place: Place) -> None:
 
 def test_each_alternative_of_an_owners_affinity_excludes_the_hosts_once() -> None:
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [z]}]} for z in "ab"]
-    apart = {"podAntiAffinity": {"x": []}}
+    apart: Object = {"podAntiAffinity": {"x": []}}
     before: Object = {**apart, "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": zones}}}
     kept = copy.deepcopy(before)
     after = exclude_hosts(before, ["host-1"])
