@@ -64,7 +64,7 @@ class RestartElsewhereExecutor:
         if paths.why_not:
             raise RefusedError(
                 f"restart elsewhere cannot be done for {workload.kind.kind}: {paths.why_not}",
-                hint="cordon the node, then restart it: fallow policies with act: [restart]",
+                hint="cordon the node first: a restart leaves it then",
             )
         if kueue.is_managed(workload.obj, cluster):
             raise RefusedError(
