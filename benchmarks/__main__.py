@@ -40,6 +40,7 @@ NAMES = (
     "fragmentation",
     "pools",
     "planning",
+    "queue",
     "whatif",
     "acting",
     "pages",

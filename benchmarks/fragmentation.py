@@ -78,7 +78,7 @@ def _find_best(do: Callable[[], object]) -> float:
     return min(times)
 
 
-class _Memory:
+class MemoryTables:
     """Tables of an inventory in an engine's memory."""
 
     def __init__(self) -> None:
@@ -87,14 +87,16 @@ class _Memory:
             self.put(name, tables.get_schema(name).empty_table())
 
     def put(self, name: str, rows: pa.Table) -> None:
+        """Set the rows of a table."""
         self._engine.register("incoming", rows)
         self._engine.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")
 
     def query(self, sql: str, parameters: Any = None) -> pa.Table:
+        """Return the rows of a query."""
         return self._engine.execute(sql, parameters or {}).to_arrow_table()
 
 
-def _measure_still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
+def _measure_still(cpu: Any, gpu: Any) -> tuple[MemoryTables, Window]:
     """Build an inventory whose nodes have that much free: one pod holds the rest of a device."""
     start = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
     node, pod = [], []
@@ -115,7 +117,7 @@ def _measure_still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
                  "memory_request_bytes": 2**34,
                  "devices": f'[{{"device": "{name}/gpu{k}", "share": {share}}}]'}
             )  # fmt: skip
-    memory = _Memory()
+    memory = MemoryTables()
     memory.put("node", pa.Table.from_pylist(node, schema=tables.get_schema("node")))
     memory.put("pod", pa.Table.from_pylist(pod, schema=tables.get_schema("pod")))
     aware = start.replace(tzinfo=UTC)

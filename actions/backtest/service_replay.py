@@ -22,11 +22,12 @@ from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.policy_replay import ACT_TIME_GATES, PromisedStep
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import WorkloadCoverage, find_partly_seen
+from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
 from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get_horizon
 from actions.policy.model import Policy
-from actions.recommend import recommend
+from actions.recommend import STALLED, recommend
 from fallow import case_identity
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.action_settings import ActionsSettings
@@ -188,10 +189,13 @@ class _Service:
         queue, quotas = PendingWorkloads(self._fleet_state, now), Quotas(self._views, now)
         seen = LatestSamples(self._views, self._fleet_state, quiet, now) if quiet else None
         covered = WorkloadCoverage(self._views, unseen, now) if unseen else None
+        stalls = [f for f in findings_with_advice if f.kind == STALLED]
+        incidents = JobIncidents(self._views, stalls, now, queue)
         return [
             build_facts(
                 self._fleet_state, finding, advice, now, pending=queue, samples=seen, quotas=quotas,
                 held_gpus=covered.of(finding) if covered else None,
+                incidents=incidents if finding.kind == STALLED else None,
             )
             for finding, advice in advised
         ]  # fmt: skip

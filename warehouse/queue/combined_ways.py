@@ -106,7 +106,7 @@ def _find_mixed_stop(
         estimated=any(holder.lost.estimated for holder in preempted),
     )
     return (
-        msgspec.structs.replace(_describe_reclaim(stopped), nodes=way.nodes, cluster=way.cluster),
+        _describe_reclaim(stopped),
         WayIn(
             "preempt",
             "holds",

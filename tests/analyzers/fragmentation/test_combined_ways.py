@@ -69,7 +69,7 @@ def test_idle_gpus_are_reclaimed_before_one_job_is_preempted_for_a_gang(
     assert (preempt.kind, [key[3] for key in preempt.workloads]) == ("preempt", ["short"])
     assert way.lost.estimated
     assert way.describe() == (
-        "reclaim the idle Notebook/team-a/idle on n1, n3; "
+        "reclaim the idle Notebook/team-a/idle; "
         "preempt Job/team-a/short on n1, n3: loses up to 24.0 GPU-h (estimated)"
     )
 
