@@ -102,7 +102,8 @@ def list_waiting(
 ) -> list[dict[str, Any]]:
     """Return the rows of `read_waiting`, and one of each job that waits before it has pods.
 
-    What is not known of such a job is None. The most waited GPU-hours come first.
+    What is not known of such a job is None; `objects` are those by which it waits. The most waited
+    GPU-hours come first.
     """
     listed = {(row["cluster"], row["workload"]) for row in rows}
     jobs = [
@@ -128,6 +129,7 @@ def _build_job_row(record: QueuedWorkload) -> dict[str, Any]:
         "hours": record.hours,
         "gpu_hours": record.gpu_hours,
         "message": record.reasons[0].text,
+        "objects": list(record.objects),
     }
 
 
