@@ -101,13 +101,13 @@ def show_headline(request: PageRequest) -> None:
     page.show_metrics(
         (
             "Waited for now",
-            f"{sum(r['gpus'] or 0 for r in rows):,.0f} GPUs",
+            f"{_sum_known(rows, 'gpus'):,.0f} GPUs",
             f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
         ),
         (
             "Longest wait now",
-            f"{max((r['hours'] or 0.0 for r in rows), default=0.0):,.1f} h",
-            f"{format_hours(sum(r['gpu_hours'] or 0.0 for r in rows))} waited so far",
+            f"{_find_longest(rows):,.1f} h",
+            f"{format_hours(_sum_known(rows, 'gpu_hours'))} waited so far",
         ),
         (
             "Allocated, idle meanwhile",
@@ -139,6 +139,16 @@ def show_headline(request: PageRequest) -> None:
         page.note("Jobs that have no pods yet count above and in the table, not in the curves.")
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
+
+
+def _sum_known(rows: Sequence[Mapping[str, Any]], column: str) -> float:
+    """Return the sum of a column; what is not known of a row counts as none."""
+    return sum(row[column] or 0.0 for row in rows)
+
+
+def _find_longest(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the hours of the longest wait that is known."""
+    return max((row["hours"] or 0.0 for row in rows), default=0.0)
 
 
 def show_waiting(request: PageRequest) -> None:
