@@ -39,6 +39,7 @@ def parse_quantity(text: str | float) -> Fraction | None:
     return value * _SUFFIX[suffix] if suffix else value
 
 
+@lru_cache(maxsize=4096, typed=True)
 def write_canonical(text: str | float) -> str | None:
     """Return a quantity as the server stores it in a list of resources; None = not a quantity.
 

@@ -44,6 +44,8 @@ def canonicalize(kind: ApiKind, new: Object, old: Mapping[str, Any]) -> Object:
 
 
 def _rewrite(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
     if isinstance(value, list):
         return [_rewrite(v) for v in value]
     if not isinstance(value, Mapping):

@@ -255,7 +255,7 @@ def _list_parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | Non
     """Return the parts of a value by the keys of sets; None = it is a leaf."""
     if value is None:
         return {}
-    if head and head[-1] in _ATOMIC:
+    if isinstance(value, str | int | float) or (head and head[-1] in _ATOMIC):
         return None
     if isinstance(value, Mapping):
         return {f"f:{k}": v for k, v in value.items()}
