@@ -29,7 +29,7 @@ from actions.policy.model import (
     Stage,
 )
 from actions.recommend import read_verbs
-from fallow.action_models import CaseHistory, Decision, Facts, Waiter
+from fallow.action_models import CaseHistory, Decision, Facts, IncidentAdvice, Waiter
 from tests.actions.cases import (
     HOUR,
     NOW,
@@ -188,6 +188,23 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "pressure": ({}, {"on_pressure": True}, {}),
     "cool-down": ({"history": history(last_action_at=NOW - HOUR)}, {}, {}),
     "checkpoint_age": ({}, {"checkpoint_age": HOUR}, {}),
+    "incident": (
+        {
+            "recommendation": advice("restart"),
+            "incident": IncidentAdvice(
+                "i", "gpu memory", "hold", "the evidence contradicts", ("n",)
+            ),
+        },
+        {
+            "stages": (
+                Stage("observe"),
+                Stage("notify"),
+                Stage("grace", wait=24 * HOUR),
+                Stage("act", do=("restart",), verbs=("restart",)),
+            )
+        },
+        {},
+    ),
     "wanted": ({"finding": finding(details={"actionable": True, "reasons": []})}, {}, {}),
     "trusted": ({}, {}, {"trusted": frozenset({"another"})}),
     "demoted": ({}, {}, {"demoted": frozenset({"idle-notebooks"})}),
