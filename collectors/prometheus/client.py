@@ -127,8 +127,18 @@ class PrometheusClient:
         """
         return self.get("query", {"query": expression, "time": _stamp(at)})
 
-    def query_range(self, expression: str, start: datetime, end: datetime, step_s: float) -> bytes:
+    def query_range(
+        self,
+        expression: str,
+        start: datetime,
+        end: datetime,
+        step_s: float,
+        *,
+        lookback_s: float | None = None,
+    ) -> bytes:
         """Return the body of a range query; both ends are evaluated.
+
+        `lookback_s`: how old a sample may be, where the server lets a query say so.
 
         Raises: as `get`.
         """
@@ -138,6 +148,8 @@ class PrometheusClient:
             "end": _stamp(end),
             "step": f"{step_s:g}",
         }
+        if lookback_s is not None:
+            parameters["lookback_delta"] = f"{lookback_s:g}"
         return self.get("query_range", parameters)
 
     def get(self, path: str, parameters: Mapping[str, Any]) -> bytes:

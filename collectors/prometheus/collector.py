@@ -46,6 +46,8 @@ INVENTORY_EVERY = timedelta(minutes=5)
 BEFORE = timedelta(hours=1)
 """A run continues from the end of the last run if that end is at most this long before its window.
 Each run leaves out the newest data and the stretch that has not ended."""
+LEAST_GRID = timedelta(minutes=5)
+"""Shortest step to which a server thins: its usual lookback, which would hide a shorter gap."""
 _TELEMETRY, _INVENTORY = "telemetry", "inventory"
 
 
@@ -93,8 +95,11 @@ class PrometheusCollector:
         team_labels: Sequence[str] | None = None,
         only: Sequence[str] = (),
         max_samples: int = MAX_SAMPLES,
+        on_grid: bool = False,
     ) -> None:
         """Prepare; no query is sent yet. `only` names canonical columns (empty = all).
+
+        `on_grid`: the server thins to a step of at least `LEAST_GRID`, on the clock's grid.
 
         Raises:
             UsageError: the URL is not an address.
@@ -105,6 +110,9 @@ class PrometheusCollector:
         self._cursors = {name: _add_zone(until) for name, until in (cursors or {}).items()}
         self._teams = KubernetesSettings().team_labels if team_labels is None else team_labels
         self._max_samples = max_samples
+        self._on_grid = on_grid and settings.step >= LEAST_GRID
+        self.thinned_values = 0
+        """Values of the window that the server thinned to the step; 0 = it did not."""
         self.client = PrometheusClient(settings, sleep=sleep)
         self._telemetry = Telemetry(
             self.client,
@@ -197,7 +205,7 @@ class PrometheusCollector:
     def _list_parts(
         self, groups: Mapping[str, Sequence[str]], window: Window
     ) -> "list[TelemetryPart]":
-        step = self._step(groups, window)
+        step = self._step(self._density(groups, window))
         return [
             TelemetryPart(chunk, piece, groups)
             for piece in self._pieces(window, _TELEMETRY)
@@ -236,9 +244,18 @@ class PrometheusCollector:
             window, prefix, self._cursors, overlap=OVERLAP, settled_until=settled_until
         )
 
-    def _step(self, groups: Mapping[str, Sequence[str]], window: Window) -> timedelta:
-        """Return the longest chunk whose values fit into memory."""
+    def _density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
+        """Return how many values a second has; decide whether the server thins them."""
         density = self._telemetry.density(groups, window)
+        if self._on_grid:
+            whole = self._telemetry.density(groups, window, timedelta(seconds=1))
+            if density <= whole / 2:  # else scrapes are rare: their own timestamps are better
+                self.thinned_values = round(whole * window.seconds)
+                self._telemetry.thin(self._settings.step)
+        return density
+
+    def _step(self, density: float) -> timedelta:
+        """Return the longest chunk whose values fit into memory."""
         longest = self._settings.chunk
         if density * longest.total_seconds() <= self._max_samples:
             return longest

@@ -31,22 +31,55 @@ def find_whole_steps(window: Window, step: timedelta) -> Window | None:
 
 
 def query_grid(
-    client: PrometheusClient, expression: str, window: Window, step: timedelta
+    client: PrometheusClient,
+    expression: str,
+    window: Window,
+    step: timedelta,
+    *,
+    lookback_s: float | None = None,
 ) -> list[Matrix]:
     """Evaluate at the end of every stretch; a query that is too large is sent in halves.
 
     Raises: as `PrometheusClient.get`.
     """
     try:
-        body = client.query_range(expression, window.start + step, window.end, step.total_seconds())
+        body = client.query_range(
+            expression,
+            window.start + step,
+            window.end,
+            step.total_seconds(),
+            lookback_s=lookback_s,
+        )
     except TooMuchError:
         if window.end - window.start <= step:
             raise
         half = max(int((window.end - window.start) / step) // 2, 1) * step
         return [
-            m for part in window.chunks(half) for m in query_grid(client, expression, part, step)
+            m
+            for part in window.chunks(half)
+            for m in query_grid(client, expression, part, step, lookback_s=lookback_s)
         ]
     return [decode_matrix(body)]
+
+
+def read_thinned(
+    client: PrometheusClient, selected: str, window: Window, step: timedelta
+) -> Matrix:
+    """Return one sample of a selector per stretch: the newest at each grid time in [start, end).
+
+    Its timestamp is the grid's. A sample older than the stretch is none, nor is one of a target
+    that has gone (a stale marker), so that a gap of a stretch stays a gap.
+
+    Raises: as `PrometheusClient.get`.
+    """
+    first = _EPOCH - (_EPOCH - window.start) // step * step
+    last = _EPOCH - (_EPOCH - window.end) // step * step - step
+    if last < first:
+        return Matrix.joined([])
+    stretches = Window(first - step, last)
+    # Prometheus 2 counts a sample as old as the lookback, which the stretch before has already.
+    lookback_s = step.total_seconds() - 0.001
+    return Matrix.joined(query_grid(client, selected, stretches, step, lookback_s=lookback_s))
 
 
 def decode_series_values(

@@ -22,6 +22,7 @@ from collectors.prometheus.decode import (
     decode_names,
     decode_vector,
 )
+from collectors.prometheus.grid import read_thinned
 from collectors.prometheus.raw import build_selector, read_samples
 from collectors.series import find_node, list_labels_of, measure_of, read_metrics
 from fallow.errors import AuthError, SourceError
@@ -95,6 +96,7 @@ class Telemetry:
         self._client = client
         self._cluster = cluster
         self._step_s = step.total_seconds()
+        self._grid: timedelta | None = None
         self._matchers = matchers
         self._only = frozenset(only)
         self._catalog = SeriesCatalog()
@@ -104,6 +106,10 @@ class Telemetry:
         self._nodes = Names()
         self._device_of: list[int] = []
         self._node_of: list[int] = []
+
+    def thin(self, step: timedelta) -> None:
+        """Read one sample per stretch of the clock's grid from now on: the server thins."""
+        self._grid, self._step_s = step, step.total_seconds()
 
     def present(self, window: Window) -> dict[str, tuple[str, ...]]:
         """Return the metric names the server has in a window, by the column they fill.
@@ -130,8 +136,10 @@ class Telemetry:
             column: tuple(sorted(names_found)) for column, names_found in sorted(groups.items())
         }
 
-    def density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
-        """Return how many values a second of this window holds, thinned to the step.
+    def density(
+        self, groups: Mapping[str, Sequence[str]], window: Window, step: timedelta | None = None
+    ) -> float:
+        """Return how many values a second of this window holds, thinned to a step (default: ours).
 
         Measured at the window's end, else its middle, else its start; 0 = no values there.
         """
@@ -145,7 +153,8 @@ class Telemetry:
             scrapes = f"max(count_over_time({signal_selector}[10m]))"
             scrape_rows = decode_vector(self._client.query(scrapes, at))
             if count_rows and scrape_rows:
-                return float(count_rows[0][1] * min(scrape_rows[0][1] / 600, 1 / self._step_s))
+                step_s = self._step_s if step is None else step.total_seconds()
+                return float(count_rows[0][1] * min(scrape_rows[0][1] / 600, 1 / step_s))
         return 0.0
 
     def before(
@@ -183,8 +192,11 @@ class Telemetry:
         return list(groups[column or next(iter(groups))])
 
     def fetch(self, names_found: Sequence[str], window: Window) -> Matrix:
-        """Return the raw samples of some names; safe to run in another thread."""
-        return read_samples(self._client, build_selector(names_found, self._matchers), window)
+        """Return the samples of some names; safe to run in another thread."""
+        selected = build_selector(names_found, self._matchers)
+        if self._grid is not None:
+            return read_thinned(self._client, selected, window, self._grid)
+        return read_samples(self._client, selected, window)
 
     def chunk(self, window: Window, matrices: Iterator[Matrix]) -> TelemetryChunk:
         """Add every metric of a chunk of time."""

@@ -146,8 +146,10 @@ def build_prometheus_collector(
     cursors: Mapping[str, datetime] | None = None,
     clock: Callable[[], datetime] = _get_utc_now,
     max_samples: int = MAX_SAMPLES,
+    *,
+    on_grid: bool = False,
 ) -> "PrometheusCollector":
-    """Return the Prometheus collector of these settings."""
+    """Return the Prometheus collector of these settings; `on_grid` as in its class."""
     return PrometheusCollector(
         settings.prometheus,
         settings.cluster,
@@ -155,6 +157,7 @@ def build_prometheus_collector(
         cursors=cursors,
         team_labels=settings.kubernetes.team_labels,
         max_samples=max_samples,
+        on_grid=on_grid,
     )
 
 

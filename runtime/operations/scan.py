@@ -1,14 +1,15 @@
 """Run `fallow scan`: a Prometheus's history through a temporary warehouse to one report."""
 
 import tempfile
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.prometheus.collector import PrometheusCollector
 from fallow.errors import SourceError, UsageError
 from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
-from fallow.window import Window, parse_timestamp
+from fallow.window import Window, format_duration, parse_timestamp
 from runtime.operations import analyzer_runs, collection, pipeline, windows
 from runtime.operations.imports import TelemetryExtent
 from runtime.operations.prices import read_configured_rates
@@ -17,7 +18,6 @@ from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
-    from collectors.prometheus.collector import PrometheusCollector
     from dashboards.waste_report import Story
 
 IDLE = "idle"
@@ -37,7 +37,7 @@ def scan_prometheus(
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
-    collector = collection.build_prometheus_collector(settings, clock=lambda: now)
+    collector = collection.build_prometheus_collector(settings, clock=lambda: now, on_grid=True)
     with tempfile.TemporaryDirectory(prefix="fallow-scan-") as folder:
         own = WarehouseSettings(
             threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit
@@ -47,7 +47,7 @@ def scan_prometheus(
 
 
 def _run_scan(
-    settings: Settings, collector: "PrometheusCollector", window: Window, progress: Progress
+    settings: Settings, collector: PrometheusCollector, window: Window, progress: Progress
 ) -> "Story":
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         extent = TelemetryExtent()
@@ -81,6 +81,15 @@ def _run_scan(
             failures=failures,
             notes=[
                 *analysis.notes,
+                *_describe_thinning(collector, settings.prometheus.step),
                 f"Read from {settings.prometheus.url}; nothing was installed or kept.",
             ],
         )
+
+
+def _describe_thinning(collector: PrometheusCollector, step: timedelta) -> list[str]:
+    if not collector.thinned_values:
+        return []
+    values = f"{collector.thinned_values / 1e6:,.0f} million device values"
+    read = format_duration(step.total_seconds())
+    return [f"Of {values} one of every {read} was read: short bursts are missed."]
