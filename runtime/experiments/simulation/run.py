@@ -1,8 +1,11 @@
 """Run the world twice, without and with enforcement, and return the measures of both."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,13 @@ from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.idle_times import IdleTime, Observer
 from runtime.experiments.simulation.measurement import measure_enforcement
 from runtime.experiments.simulation.options import Options
-from runtime.experiments.simulation.tally import Tally, WorldMeasures, document, measure_world
+from runtime.experiments.simulation.tally import (
+    Tally,
+    WorldMeasures,
+    WorldSums,
+    document,
+    measure_world,
+)
 from runtime.operations import pipeline
 from runtime.operations.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress
@@ -30,11 +39,14 @@ if TYPE_CHECKING:
 STEP_S = 6 * 3600.0
 
 
+MOST_GPU_DAYS_INLINE = 1000
+"""The world without enforcement of a larger simulation runs beside the other one, in a process."""
+
+
 class UnenforcedWorld(msgspec.Struct, frozen=True):
     """The world without enforcement."""
 
-    world: World
-    tally: Tally
+    sums: WorldSums
     idle_times: list[IdleTime]
 
 
@@ -43,7 +55,16 @@ def simulate(
 ) -> dict[str, Any]:
     """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
     policies = policies if policies is not None else read_policies([OWN_POLICIES])
-    lived = run_unenforced(options, progress)
+    with _begin_unenforced(options, progress) as lived:
+        return _compare_worlds(options, progress, policies, lived)
+
+
+def _compare_worlds(
+    options: Options,
+    progress: Progress,
+    policies: "Sequence[Policy]",
+    lived: "Future[UnenforcedWorld]",
+) -> dict[str, Any]:
     world = World(options.spec, options.seed)
     enforced = Tally(world.devices)
 
@@ -76,7 +97,7 @@ def simulate(
                 progress("with enforcement", 0.2 + 0.75 * _compute_part(world, options))
             enforcer.actor.settle()  # the actions of its last turn end like the others
             result, rates = measure_enforcement(
-                enforcer, enforced, window, options, lived.idle_times
+                enforcer, enforced, window, options, lived.result().idle_times
             )
             progress("its ledger", 1.0)
     return {
@@ -86,12 +107,28 @@ def simulate(
         "start": window.start,
         "end": window.end,
         "mix": {c.category: c.share for c in fit_mix(options.spec.mix, options.spec.nodes)},
-        "baseline": document(measure_world(lived.world, lived.tally, rates)),
+        "baseline": document(lived.result().sums.price(rates)),
         "enforced": {
-            **document(measure_world(world, enforced, rates)),
+            **document(measure_world(world, enforced).price(rates)),
             "enforcer": msgspec.to_builtins(result),
         },
     }
+
+
+@contextmanager
+def _begin_unenforced(options: Options, progress: Progress) -> "Iterator[Future[UnenforcedWorld]]":
+    """Yield the world without enforcement: of a large one, while it still runs."""
+    if options.days * options.gpus <= MOST_GPU_DAYS_INLINE:
+        finished: Future[UnenforcedWorld] = Future()
+        finished.set_result(run_unenforced(options, progress))
+        yield finished
+        return
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield pool.submit(run_unenforced, options, _show_nothing)
+
+
+def _show_nothing(_step: str, _part: float) -> None:
+    """Show no progress: the other world's is shown."""
 
 
 def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
@@ -102,7 +139,7 @@ def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
         tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
         observer.see()
         progress("without enforcement", 0.2 * _compute_part(world, options))
-    return UnenforcedWorld(world, tally, observer.idle_times())
+    return UnenforcedWorld(measure_world(world, tally), observer.idle_times())
 
 
 def _compute_part(world: World, options: Options) -> float:

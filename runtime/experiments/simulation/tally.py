@@ -49,8 +49,22 @@ class WorldMeasures(msgspec.Struct, frozen=True):
     states: dict[str, float]
 
 
-def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> WorldMeasures:
-    """Return a world's figures; `rates` are dollars per hour by device.
+class WorldSums(msgspec.Struct, frozen=True):
+    """One world's figures without dollars, and for how long each device is paid."""
+
+    measures: WorldMeasures
+    paid_s: tuple[tuple[str, float], ...]
+
+    def price(self, rates: Mapping[str, float]) -> WorldMeasures:
+        """Return the figures; `rates` are dollars per hour by device."""
+        device_rates = [(rates.get(device), seconds) for device, seconds in self.paid_s]
+        priced = [rate * s / HOUR_S for rate, s in device_rates if rate is not None]
+        usd = round(sum(priced), 2) if len(priced) == len(device_rates) else None
+        return msgspec.structs.replace(self.measures, usd=usd)
+
+
+def measure_world(world: World, tally: Tally) -> WorldSums:
+    """Return a world's figures without dollars.
 
     Every device is paid, whatever its state, except a spot node after its removal. Effective
     utilisation is SM activity in work that was not lost, over the paid time. Waits and completion
@@ -63,10 +77,6 @@ def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> Wor
             away[outage.device] += min(outage.end_s, end_s) - outage.start_s
     paid_s = tally.ticks.sum(axis=0) - away
     paid = float(paid_s @ tally.weight) / HOUR_S
-    device_rates = [rates.get(get_key(d)) for d in world.devices]
-    priced = [
-        p * s / HOUR_S for p, s in zip(device_rates, paid_s.tolist(), strict=True) if p is not None
-    ]
     waits_begun = [w for w in world.cluster.waits if w.queued_s < end_s]
     waits = [(w.bound_s or w.ended_s or end_s) - w.queued_s for w in waits_begun]
     durations = [
@@ -74,9 +84,9 @@ def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> Wor
         for name, role in world.cast.roles.items()
         if role.ends and role.arrival.at_s < end_s
     ]
-    return WorldMeasures(
+    measures = WorldMeasures(
         paid_gpu_hours=round(paid, 3),
-        usd=round(sum(priced), 2) if len(priced) == len(device_rates) else None,
+        usd=None,
         effective_utilisation=round(tally.active_s / HOUR_S / paid, 5) if paid else 0.0,
         queue_wait_p50_s=_compute_quantile(waits, 0.5),
         queue_wait_p95_s=_compute_quantile(waits, 0.95),
@@ -84,6 +94,8 @@ def measure_world(world: World, tally: Tally, rates: Mapping[str, float]) -> Wor
         jobs_finished=len(world.finished),
         states={name: round(tally.hours(name), 3) for name in STATES},
     )
+    devices = [get_key(d) for d in world.devices]
+    return WorldSums(measures, tuple(zip(devices, paid_s.tolist(), strict=True)))
 
 
 def _compute_quantile(values: Sequence[float], part: float) -> float | None:
