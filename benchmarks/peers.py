@@ -31,7 +31,7 @@ from benchmarks.result import Result
 from fallow.settings import load
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
-from warehouse.steps import load_step
+from warehouse.owner_hours import reduce_hours
 
 STEP = timedelta(minutes=5)
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -55,10 +55,7 @@ SELECT count(*) FROM (
     GROUP BY ALL HAVING max(gpu_util_pct_max) < 5
 )
 """
-HOURLY = f"""
-WITH owner_hour_part AS NOT MATERIALIZED (FROM rollup_5m)
-FROM ({load_step("rollup/rollup_1h")})
-"""
+PART = "FROM rollup_5m WHERE bucket >= $first AND bucket < $last"
 WORST = 1e-7
 """Relative difference of the means of hours, whose columns are single precision."""
 
@@ -136,8 +133,9 @@ def _query_ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: d
                 "SELECT * FROM util WHERE ts >= ? AND ts < ?", bounds
             ).to_arrow_table()
             warehouse.replace("rollup_5m", _query_rollup(part), "false", {})
-            hours = {"cluster": "bench", "first": bounds[0], "last": bounds[1]}
-            warehouse.derive("rollup_1h", HOURLY, "bucket >= $first AND bucket < $last", hours)
+            hours = {"first": bounds[0], "last": bounds[1]}
+            rows = reduce_hours(warehouse.query(PART, hours), threads=1)
+            warehouse.replace("rollup_1h", rows, "false", {})
             timestamp = until
         window = {"start": START.replace(tzinfo=None), "end": end.replace(tzinfo=None)}
         recent = {"start": (end - timedelta(hours=2)).replace(tzinfo=None), "end": window["end"]}

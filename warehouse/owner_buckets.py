@@ -10,7 +10,7 @@ states of all columns in a hash table for each sample.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Literal
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from fallow import tables
 from fallow.resources import read_table
+from warehouse.sampled_devices import OWN_COLUMNS, build_schema, list_devices
 from warehouse.sorted_samples import (
     BUCKET_US,
     Array,
@@ -30,9 +31,11 @@ from warehouse.sorted_samples import (
     SampleColumn,
     SortedSamples,
     find_groups,
+    group_by_owner,
     list_later,
-    sort_samples,
+    sort_by_time,
     take_rows,
+    take_texts,
 )
 
 BUCKET_S = 300.0
@@ -40,6 +43,7 @@ CLASSES = ("blind_s", "idle_s", "low_s", "busy_s", "conflict_s")
 """Columns of the seconds of each class, by the number that `classified.sql` gives the class."""
 BINS = 21
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Reduction(msgspec.Struct, frozen=True):
@@ -74,19 +78,31 @@ def load_reductions() -> tuple[Reduction, ...]:
     return tuple(msgspec.convert(row, Reduction) for row in rows)
 
 
+class RolledSamples(msgspec.Struct, frozen=True):
+    """Rows of `rollup_5m`, and the devices whose samples they are (`list_devices`)."""
+
+    rows: pa.Table
+    devices: pa.Table
+
+
 def reduce_samples(
     batches: Iterable[pa.RecordBatch], cluster: str, first: datetime, last: datetime, threads: int
-) -> pa.Table:
-    """Return a cluster's `rollup_5m` rows of the buckets in [first, last), naive UTC.
+) -> RolledSamples:
+    """Return a cluster's `rollup_5m` rows and devices of the buckets in [first, last), naive UTC.
 
     The batches are those of `rollup/classified.sql`. They must begin before `first` by the longest
     validity and the longest gap of an energy increase. Rows are sorted by device and bucket.
     """
     schema = tables.get_schema("rollup_5m")
     with ThreadPoolExecutor(threads) as pool:
-        samples = sort_samples(batches, pool)
-        if samples is None:
-            return schema.empty_table()
+        columns = sort_by_time(batches, pool)
+        if not columns:
+            return RolledSamples(schema.empty_table(), build_schema().empty_table())
+        first_us, last_us = (round((end - _EPOCH) / _MICROSECOND) for end in (first, last))
+        devices = list_devices(columns, cluster, first_us, last_us)
+        for name in OWN_COLUMNS:
+            del columns[name]
+        samples = group_by_owner(columns, pool)
         buckets = _list_buckets(samples, first, last)
         steps: list[Callable[[], dict[str, pa.Array]]] = [
             partial(_name_keys, buckets, cluster),
@@ -100,7 +116,8 @@ def reduce_samples(
         arrays: dict[str, pa.Array] = {}
         for part in pool.map(lambda step: step(), steps):
             arrays.update(part)
-    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    rows = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    return RolledSamples(rows, devices)
 
 
 def _list_buckets(samples: SortedSamples, first: datetime, last: datetime) -> Buckets:
@@ -120,14 +137,8 @@ def _name_keys(buckets: Buckets, cluster: str) -> dict[str, pa.Array]:
     return {
         "cluster": pa.repeat(pa.scalar(cluster), len(device)),
         "bucket": pa.array(bucket * BUCKET_US, pa.timestamp("us")),
-        **{name: _take_texts(columns[name].texts, ranks) for name, ranks in named.items()},
+        **{name: take_texts(columns[name].texts, ranks) for name, ranks in named.items()},
     }
-
-
-def _take_texts(texts: pa.Array | None, ranks: Array) -> pa.Array:
-    if texts is None or not len(texts):
-        return pa.nulls(len(ranks), pa.string())
-    return texts.take(pa.array(ranks, mask=ranks < 0))
 
 
 def _sum_seconds(buckets: Buckets) -> dict[str, pa.Array]:
@@ -181,13 +192,13 @@ def _reduce_column(buckets: Buckets, sample: str) -> dict[str, pa.Array]:
     for row in load_reductions():
         if row.sample != sample:
             continue
-        result = _place(_reduce(row.reduction, column, samples.groups), buckets.own)
+        result = _place(reduce_groups(row.reduction, column, samples.groups), buckets.own)
         if row.reach and result.valid is not None:
-            other = _reduce(row.reduction, take_rows(column, later.rows), later.groups)
+            other = reduce_groups(row.reduction, take_rows(column, later.rows), later.groups)
             result = _fill(result, _place(other, buckets.reaching))
         if row.reduction == "count" and result.valid is not None:
             result = SampleColumn(np.where(result.valid, result.values, 0))
-        arrays[row.column] = _write_array(result, schema.field(row.column).type, column.texts)
+        arrays[row.column] = write_array(result, schema.field(row.column).type, column.texts)
         if row.column == "interval_s":
             arrays["expected"] = _expect_samples(result)
     return arrays
@@ -199,10 +210,11 @@ def _expect_samples(interval: SampleColumn) -> pa.Array:
     return pa.array(count.astype(np.float32), mask=seconds <= 0)
 
 
-def _write_array(column: SampleColumn, kind: pa.DataType, texts: pa.Array | None) -> pa.Array:
+def write_array(column: SampleColumn, kind: pa.DataType, texts: pa.Array | None) -> pa.Array:
+    """Return a column of a rollup as an Arrow array of its type."""
     if texts is not None:
         ranks = column.values
-        return _take_texts(
+        return take_texts(
             texts, ranks if column.valid is None else np.where(column.valid, ranks, -1)
         )
     mask = None if column.valid is None else ~column.valid
@@ -233,7 +245,7 @@ def _fill(column: SampleColumn, other: SampleColumn) -> SampleColumn:
     return SampleColumn(values, column.valid | _read_valid(other))
 
 
-def _reduce(reduction: str, column: SampleColumn, groups: Groups) -> SampleColumn:
+def reduce_groups(reduction: str, column: SampleColumn, groups: Groups) -> SampleColumn:
     """Return one value per group of values that lie in the groups' order."""
     values, valid, starts = column.values, column.valid, groups.starts
     if not len(starts):

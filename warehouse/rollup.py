@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from fallow import tables
 from fallow.errors import UnreadableDaysError
 from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
-from warehouse.owner_buckets import reduce_samples
+from warehouse.owner_buckets import RolledSamples, reduce_samples
+from warehouse.owner_hours import reduce_hours
 from warehouse.sample_validity import (
     LONGEST_INTERVAL_S,
     MAX_GAP,
@@ -49,6 +51,8 @@ about 1 GB of memory."""
 MOST_SAMPLES = 1_200_000
 """A small fleet's parts are longer, up to so many samples: a transaction costs half a second. A
 sample of a longer interval counts once for each of its buckets."""
+MOST_ROWS = 240_000
+"""At most so many rows of `rollup_5m`: at intervals of five minutes each sample has its own."""
 MOST_CHUNKS = 360
 """The longest part, as a multiple of the shortest: 30 days."""
 
@@ -61,6 +65,9 @@ MERGE_GAP = timedelta(minutes=30)
 FEW, FEW_SHARE = 500, 0.2
 """If at most so many devices of a part, and at most this share of them, have late samples, only
 these devices are rolled up."""
+
+TOUCHED_SAMPLE = "touched_sample"
+"""The temporary table of these devices' samples."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -164,13 +171,16 @@ def _split_chunks(warehouse: "Warehouse", stretches: list[BucketRange]) -> Itera
 def _compute_length(warehouse: "Warehouse", stretch: BucketRange) -> timedelta:
     if stretch.end - stretch.start <= CHUNK:
         return CHUNK
-    samples = warehouse.query(
-        "SELECT coalesce(sum(greatest(interval_s / $bucket_s, 1)), 0) AS n FROM sample"
+    (counts,) = warehouse.query(
+        "SELECT coalesce(sum(greatest(interval_s / $bucket_s, 1)), 0) AS samples,"
+        " coalesce(sum(interval_s / $bucket_s), 0) AS buckets FROM sample"
         ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
         {**msgspec.structs.asdict(stretch), "bucket_s": BUCKET.total_seconds()},
-    )["n"][0].as_py()
-    per_chunk = samples * CHUNK / (stretch.end - stretch.start)
-    return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_SAMPLES / max(per_chunk, 1))))
+    ).to_pylist()
+    share = CHUNK / (stretch.end - stretch.start)
+    samples, rows = (max(counts[name] * share, 1) for name in ("samples", "buckets"))
+    most = min(int(MOST_SAMPLES / samples), int(MOST_ROWS / rows))
+    return CHUNK * max(1, min(MOST_CHUNKS, most))
 
 
 def _refresh(
@@ -203,33 +213,27 @@ def _refresh_buckets(
     hours = {**where, "first": floor_time(start, HOUR), "last": ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
-    lookback, models = read_reach(cursor, seen, where)
     touched = None if whole else _find_touched(cursor, seen, where)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
+    samples = f"FROM ({select_samples(seen)}){only}"
+    lookback, models = read_reach(cursor, samples, where, keep=touched is not None)
     cursor.register("model", read_model_facts(models))
     span = {"cluster": cluster, "since": start - lookback, "until": end}
-    samples = f"FROM ({select_samples(seen)}){only}"
     if touched is not None:
-        # Read once: each of the scans below would ask the catalog and open the files again.
-        cursor.execute(f"CREATE OR REPLACE TEMP TABLE touched_sample AS {samples}", span)
-        samples, span = "FROM touched_sample", {}
+        samples, span = f"FROM {TOUCHED_SAMPLE}", {}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    rows = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+    rolled = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+    rows = rolled.rows
+    if (start, end) != (hours["first"], hours["last"]):
+        rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
     _delete_rows(cursor, "rollup_5m", where, only)
-    cursor.register("rolled", rows)
+    cursor.register("rolled", rolled.rows)
     cursor.execute("INSERT INTO rollup_5m BY NAME FROM rolled")
-    is_whole = touched is None and (start, end) == (hours["first"], hours["last"])
-    hourly = (
-        f"WITH owner_hour_part AS NOT MATERIALIZED (FROM {'rolled' if is_whole else 'rollup_5m'}"
-        f"{only}) FROM ({load_step('rollup/rollup_1h')})"
-    )
     _delete_rows(cursor, "rollup_1h", hours, only)
-    cursor.execute(f"INSERT INTO rollup_1h BY NAME {hourly}", hours)
+    cursor.register("rolled", reduce_hours(rows, count_threads(cursor)))
+    cursor.execute("INSERT INTO rollup_1h BY NAME FROM rolled")
     cursor.unregister("rolled")
-    devices = cursor.execute(
-        f"{with_samples} FROM ({load_step('rollup/device')})",
-        {**span, "first": start, "last": end, "unknown_interval_s": UNKNOWN_INTERVAL_S},
-    ).to_arrow_table()
+    devices = describe_devices(cursor, rolled.devices)
     changed = hours["first"] - HOUR, hours["last"]
     if devices.num_rows:
         changed = widen_to_lifetimes(cursor, devices, *changed)
@@ -241,8 +245,21 @@ def _refresh_buckets(
     )
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, *changed)
-    cursor.execute("DROP TABLE IF EXISTS temp.touched_sample")
+    cursor.execute(f"DROP TABLE IF EXISTS temp.{TOUCHED_SAMPLE}")
     cursor.unregister("model")
+
+
+def _read_rest_of_hours(
+    cursor: "duckdb.DuckDBPyConnection", where: dict[str, Any], hours: dict[str, Any], only: str
+) -> pa.Table:
+    """Return the stored `rollup_5m` rows of whole hours but those of the stretch."""
+    rows = cursor.execute(
+        'FROM rollup_5m WHERE "cluster" = $cluster AND bucket >= $since AND bucket < $until'
+        f" AND NOT (bucket >= $first AND bucket < $last){only.replace('WHERE', 'AND')}",
+        {**where, "since": hours["first"], "until": hours["last"]},
+    ).to_arrow_table()
+    schema = tables.get_schema("rollup_5m")
+    return rows.select(schema.names).cast(schema)
 
 
 def widen_to_lifetimes(
@@ -284,22 +301,27 @@ def _find_touched(
 
 
 def read_reach(
-    cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
+    cursor: "duckdb.DuckDBPyConnection", samples: str, where: dict[str, Any], *, keep: bool = False
 ) -> tuple[timedelta, list[str]]:
-    """Return how far before a stretch samples still count, and the model strings since then."""
+    """Return how far before a stretch samples still count, and the model strings since then.
+
+    `samples`: the SELECT of the device samples. `keep`: they are few, and become a temporary table,
+    because each scan of the lake's table asks the catalog and opens the files again.
+    """
     longest = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
     lookback = _compute_reach(longest[0] if longest else None)
-    sources = (
-        f"WITH device_sample AS NOT MATERIALIZED ({select_samples(seen)})"
-        f" {load_step('rollup/sources')}"
-    )
+    read = f"FROM {TOUCHED_SAMPLE}" if keep else samples
+    sources = f"WITH device_sample AS NOT MATERIALIZED ({read}) {load_step('rollup/sources')}"
     while True:
         span = {
             "cluster": where["cluster"],
             "since": where["first"] - lookback,
             "until": where["last"],
         }
-        interval_s, models = cursor.execute(sources, span).fetchone() or (None, None)
+        if keep:
+            cursor.execute(f"CREATE OR REPLACE TEMP TABLE {TOUCHED_SAMPLE} AS {samples}", span)
+        row = cursor.execute(sources, {} if keep else span).fetchone()
+        interval_s, models = row or (None, None)
         if _compute_reach(interval_s) <= lookback:
             return lookback, models or []
         lookback = _compute_reach(interval_s)
@@ -315,19 +337,31 @@ def roll_samples(
     with_samples: str,
     values: dict[str, Any],
     ledger: LedgerSettings,
-) -> pa.Table:
-    """Return the `rollup_5m` rows of the buckets in [first, last) of one cluster.
+) -> RolledSamples:
+    """Return the `rollup_5m` rows and the devices of the buckets in [first, last) of one cluster.
 
     `with_samples` is the WITH of `device_sample`; `values` has its parameters, `cluster`, `first`
     and `last`. The facts about models are registered as `model`.
     """
     sql = f"{with_samples} FROM ({load_step('rollup/classified')})"
     named = {n: v for n, v in values.items() if f"${n}" in with_samples}
-    threads = cursor.execute("SELECT current_setting('threads')").fetchone()
+    threads = count_threads(cursor)  # before the samples, which the cursor streams
     samples = cursor.execute(sql, {**named, **list_thresholds(ledger)}).to_arrow_reader(BATCH_ROWS)
-    return reduce_samples(
-        samples, values["cluster"], values["first"], values["last"], threads[0] if threads else 1
-    )
+    return reduce_samples(samples, values["cluster"], values["first"], values["last"], threads)
+
+
+def describe_devices(cursor: "duckdb.DuckDBPyConnection", sampled: pa.Table) -> pa.Table:
+    """Return the rows of `device` that are new or have changed; `model` is registered."""
+    cursor.register("sampled_device", sampled)
+    rows = cursor.execute(load_step("rollup/device")).to_arrow_table()
+    cursor.unregister("sampled_device")
+    return rows
+
+
+def count_threads(cursor: "duckdb.DuckDBPyConnection") -> int:
+    """Return how many threads the engine has."""
+    row = cursor.execute("SELECT current_setting('threads')").fetchone()
+    return int(row[0]) if row else 1
 
 
 def _delete_rows(

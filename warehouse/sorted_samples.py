@@ -79,19 +79,19 @@ class LaterSamples(msgspec.Struct, frozen=True):
     """How long they are valid in that bucket."""
 
 
-def sort_samples(
+def sort_by_time(
     batches: Iterable[pa.RecordBatch], pool: ThreadPoolExecutor
-) -> SortedSamples | None:
-    """Return the rows of `rollup/classified.sql` by owner and bucket; None where there are none.
+) -> dict[str, SampleColumn]:
+    """Return the columns of `rollup/classified.sql` by device and time; none without rows.
 
     `energy_mj` is no more the counter, but its increase up to each sample (`_measure_energy`).
     """
     columns = _read_columns(batches)
     if not columns:
-        return None
+        return {}
     columns = _sort(columns, _order_by_time(columns), pool)
     columns["energy_mj"] = _measure_energy(columns)
-    return _group_by_owner(columns, pool)
+    return columns
 
 
 def list_later(samples: SortedSamples) -> LaterSamples:
@@ -109,7 +109,7 @@ def list_later(samples: SortedSamples) -> LaterSamples:
     all_keys = np.concatenate(keys)
     order = np.argsort(all_keys, kind="stable")
     return LaterSamples(
-        np.concatenate(rows)[order], _group_sorted(all_keys[order]), np.concatenate(seconds)[order]
+        np.concatenate(rows)[order], group_sorted(all_keys[order]), np.concatenate(seconds)[order]
     )
 
 
@@ -135,10 +135,13 @@ def _read_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, SampleColumn]:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             is_text = pa.types.is_string(column.type)
             parts.setdefault(name, []).append(column.dictionary_encode() if is_text else column)
-    return {name: _read_column(pa.chunked_array(parts.pop(name))) for name in list(parts)}
+    return {name: read_column(pa.chunked_array(parts.pop(name))) for name in list(parts)}
 
 
-def _read_column(column: pa.ChunkedArray) -> SampleColumn:
+def read_column(column: pa.ChunkedArray) -> SampleColumn:
+    """Return an Arrow column as arrays; of texts, their ranks."""
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):
         whole = column.unify_dictionaries().combine_chunks()
         order = pc.sort_indices(whole.dictionary)
@@ -191,7 +194,8 @@ def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
     return SampleColumn(energy, valid)
 
 
-def _group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -> SortedSamples:
+def group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -> SortedSamples:
+    """Return samples that are sorted by time by owner and bucket."""
     bucket = columns["at_us"].values // BUCKET_US
     device, namespace, pod = (columns[name].values for name in ("device", "namespace", "pod"))
     changes = np.ones(len(bucket), np.bool_)
@@ -212,11 +216,19 @@ def _group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) 
         sample_keys = keys[numbers]
         order = np.argsort(sample_keys, kind="stable")
         columns = _sort(columns, order, pool)
-        return SortedSamples(columns, _group_sorted(sample_keys[order]), owners)
+        return SortedSamples(columns, group_sorted(sample_keys[order]), owners)
     return SortedSamples(columns, Groups(starts, numbers, keys), owners)
 
 
-def _group_sorted(keys: Ints) -> Groups:
+def group_sorted(keys: Ints) -> Groups:
+    """Return the groups of equal keys that follow each other."""
     changes = np.diff(keys, prepend=-1) != 0
     starts = np.flatnonzero(changes)
     return Groups(starts, np.cumsum(changes) - 1, keys[starts])
+
+
+def take_texts(texts: pa.Array | None, ranks: Array) -> pa.Array:
+    """Return texts by their ranks; null where a rank is negative."""
+    if texts is None or not len(texts):
+        return pa.nulls(len(ranks), pa.string())
+    return texts.take(pa.array(ranks, mask=ranks < 0))

@@ -2,9 +2,11 @@
 
 import math
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from fallow import tables
 from fallow.idle_settings import LedgerSettings
 from warehouse import rollup
+from warehouse.owner_buckets import RolledSamples
+from warehouse.owner_hours import reduce_hours
 from warehouse.steps import load_step
 
 START = datetime(2026, 11, 20, 6, 0)  # noqa: DTZ001
@@ -40,7 +44,13 @@ def build(table: str, rows: list[dict[str, Any]], *, time: str, as_number: str) 
 
 def roll_5m(samples: list[dict[str, Any]], **thresholds: float) -> pa.Table:
     """Roll samples of one cluster up: their buckets in the hour after START."""
-    connection = duckdb.connect()
+    found = roll(duckdb.connect(), samples, **thresholds).rows
+    return found.sort_by([("bucket", "ascending"), ("namespace", "ascending")])
+
+
+def roll(
+    connection: duckdb.DuckDBPyConnection, samples: list[dict[str, Any]], **thresholds: float
+) -> RolledSamples:
     rows = [{"device": "GPU-0", "interval_s": 60.0, **row} for row in samples]
     connection.register(
         "device_sample", build("sample", rows, time="ts", as_number="at_us").combine_chunks()
@@ -55,23 +65,68 @@ def roll_5m(samples: list[dict[str, Any]], **thresholds: float) -> pa.Table:
             }
         ),
     )
-    found = rollup.roll_samples(connection, "", HOUR, LedgerSettings(**thresholds))
-    return found.sort_by([("bucket", "ascending"), ("namespace", "ascending")])
+    return rollup.roll_samples(connection, "", HOUR, LedgerSettings(**thresholds))
+
+
+def build_5m(rows: list[dict[str, Any]]) -> pa.Table:
+    keys = {"cluster": "test", "device": "GPU-0", "namespace": "", "pod": ""}
+    return pa.Table.from_pylist(
+        [{**keys, **row} for row in rows], schema=tables.get_schema("rollup_5m")
+    )
 
 
 def roll_1h(rows: list[dict[str, Any]]) -> pa.Table:
     """Merge rows of `rollup_5m` of the hour after START."""
+    return reduce_hours(build_5m(rows), threads=1)
+
+
+def query_1h(rows: list[dict[str, Any]]) -> pa.Table:
+    """Merge the same rows by a GROUP BY, which says how each column of an hour is defined."""
     connection = duckdb.connect()
-    keys = {"cluster": "test", "device": "GPU-0", "namespace": "", "pod": ""}
-    parts = pa.Table.from_pylist(
-        [{**keys, **row} for row in rows], schema=tables.get_schema("rollup_5m")
-    )
-    connection.register("owner_hour_part", parts)
-    return connection.execute(load_step("rollup/rollup_1h"), HOUR).to_arrow_table()
+    connection.register("owner_hour_part", build_5m(rows))
+    sql = (Path(__file__).parent / "rollup_1h.sql").read_text(encoding="utf-8")
+    hours = {**HOUR, "last": START + timedelta(hours=3)}
+    schema = tables.get_schema("rollup_1h")
+    return connection.execute(sql, hours).to_arrow_table().select(schema.names).cast(schema)
 
 
 def at(second: float) -> int:
     return START_US + round(second * 1e6)
+
+
+LABELS = st.sampled_from([None, "a", "b"])
+SAMPLES = st.fixed_dictionaries(
+    {
+        "device": st.sampled_from(["GPU-0", "GPU-1", "GPU-2"]),
+        "at_us": st.integers(-5, 65).map(lambda minute: START_US + minute * 60_000_000),
+        "node": LABELS,
+        "model": LABELS,
+        "profile": LABELS,
+        "interval_s": st.sampled_from([None, 30.0, 60.0, 7200.0]),
+        "mem_used_bytes": st.sampled_from([None, 1, 7]),
+        "mem_free_bytes": st.sampled_from([None, 2]),
+        "mem_reserved_bytes": st.sampled_from([None, 4]),
+    }
+)
+NEWEST = """
+SELECT
+    device, arg_max(node, at_us) AS node, arg_max(model, at_us) AS model,
+    arg_max(profile, at_us) AS profile, arg_max(interval_s, at_us) AS interval_s,
+    max(mem_used_bytes + mem_free_bytes + coalesce(mem_reserved_bytes, 0)) AS memory_bytes,
+    make_timestamp(min(at_us)) AS first_seen,
+    make_timestamp(max(at_us + (coalesce(interval_s, 60) * 1000000)::BIGINT)) AS last_seen
+FROM device_sample WHERE at_us >= epoch_us($first) AND at_us < epoch_us($last)
+GROUP BY device ORDER BY device
+"""
+
+
+@settings(max_examples=40)
+@given(st.lists(SAMPLES, min_size=1, max_size=30, unique_by=lambda r: (r["device"], r["at_us"])))
+def test_a_device_has_the_newest_of_its_labels(samples: list[dict[str, Any]]) -> None:
+    connection = duckdb.connect()
+    found = roll(connection, samples).devices.sort_by("device")
+    wanted = connection.execute(NEWEST, {n: HOUR[n] for n in ("first", "last")}).to_arrow_table()
+    assert found.select(wanted.column_names).to_pylist() == wanted.to_pylist()
 
 
 def test_a_step_returns_every_column_of_its_table() -> None:
@@ -195,6 +250,45 @@ def test_an_hour_merges_its_buckets() -> None:
     assert (hour["throttle_mask"], hour["last_kernel_age_s_min"]) == (5, 7.0)
     assert (hour["covered_s"], hour["idle_s"]) == (15.0, 15.0)
     assert hour["temp_c_max"] is None
+
+
+FIVE_MINUTES = st.fixed_dictionaries(
+    {
+        "device": st.sampled_from(["GPU-0", "GPU-1"]),
+        "pod": st.sampled_from(["", "a", "b"]),
+        "node": st.sampled_from([None, "n1", "n2"]),
+        "bucket": st.integers(0, 35).map(lambda k: START + timedelta(minutes=5 * k)),
+        "n": st.integers(0, 5),
+        "interval_s": st.sampled_from([None, 30.0, 60.0]),
+        "covered_s": st.floats(0, 300, width=32),
+        "act_n": st.integers(0, 5),
+        "act_hist": st.lists(st.integers(0, 9), min_size=21, max_size=21),
+        "throttle_mask": st.sampled_from([None, 1, 4]),
+        "energy_mj": st.one_of(st.none(), st.integers(0, 10**12)),
+        "last_kernel_age_s_min": st.one_of(st.none(), st.floats(0, 9, width=32)),
+    }
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(FIVE_MINUTES, min_size=1, max_size=40, unique_by=lambda r: (
+    r["device"], r["pod"], r["bucket"])))  # fmt: skip
+def test_hours_are_those_of_a_group_by(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        some = row["act_n"] > 0
+        row["act_min"], row["act_mean"], row["act_max"] = (
+            (0.25, row["covered_s"] / 300, 0.75) if some else (None, None, None)
+        )
+    order = [("device", "ascending"), ("bucket", "ascending"), ("pod", "ascending")]
+    found, wanted = roll_1h(rows).sort_by(order), query_1h(rows).sort_by(order)
+    for name in wanted.column_names:
+        ours, theirs = found[name].combine_chunks(), wanted[name].combine_chunks()
+        if not pa.types.is_floating(theirs.type):
+            assert ours.equals(theirs), name
+            continue
+        assert ours.is_null().equals(theirs.is_null()), name
+        values, wanted_values = (column.fill_null(0).to_numpy() for column in (ours, theirs))
+        np.testing.assert_allclose(values, wanted_values, rtol=1e-6, err_msg=name)
 
 
 def test_an_hour_without_samples_of_its_own_keeps_its_interval() -> None:

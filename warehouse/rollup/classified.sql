@@ -13,7 +13,9 @@ WITH timed AS NOT MATERIALIZED (
                 WHEN interval_s < 0 THEN 0
                 ELSE coalesce(interval_s, $unknown_interval_s)
             END::FLOAT AS interval_s
-        ) -- noqa: AM04
+        ), -- noqa: AM04
+        interval_s AS reported_interval_s,
+        mem_used_bytes + mem_free_bytes + coalesce(mem_reserved_bytes, 0) AS memory_bytes
     FROM device_sample
 ),
 
@@ -59,6 +61,8 @@ SELECT
     profile,
     sharers,
     interval_s,
+    reported_interval_s,
+    memory_bytes,
     at_us,
     (interval_s * ($validity * 1000000)::FLOAT)::BIGINT AS valid_us,
     (interval_s * ($max_gap * 1000000)::FLOAT)::BIGINT AS gap_us,

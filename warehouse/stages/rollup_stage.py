@@ -16,12 +16,15 @@ import pyarrow as pa
 from fallow.settings import Settings
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
+from warehouse.owner_hours import reduce_hours
 from warehouse.rollup import (
     BUCKET,
     HOUR,
     LONGEST_REACH,
     BucketRange,
     ceil_time,
+    count_threads,
+    describe_devices,
     floor_time,
     list_due,
     read_model_facts,
@@ -32,7 +35,6 @@ from warehouse.rollup import (
 )
 from warehouse.runners.choice import is_sliced, open_runner
 from warehouse.runners.slices import Runner, StageError, StageSlice
-from warehouse.sample_validity import UNKNOWN_INTERVAL_S
 from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
     StageFile,
@@ -130,32 +132,20 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
     with open_snapshot(settings, snapshot) as warehouse, warehouse.snapshot() as cursor:
         where = {"cluster": part.cluster, "first": part.start, "last": part.end}
         seen = TierState()
-        lookback, models = read_reach(cursor, seen, where)
+        lookback, models = read_reach(cursor, select_samples(seen), where)
         only = f" WHERE hash(device) % {part.parts:d} = {part.part:d}" if part.parts > 1 else ""
         span = {"cluster": part.cluster, "since": part.start - lookback, "until": part.end}
         with_samples = (
             f"WITH device_sample AS NOT MATERIALIZED (FROM ({select_samples(seen)}){only})"
         )
         cursor.register("model", read_model_facts(models))
-        rows = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
-        cursor.register("new_5m", rows)
+        rolled = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+        cursor.register("new_5m", rolled.rows)
         place = warehouse.place
         files = write_rows(cursor, place, "rollup_5m", "FROM new_5m", {})
-        hourly = (
-            "WITH owner_hour_part AS NOT MATERIALIZED (FROM new_5m)"
-            f" FROM ({load_step('rollup/rollup_1h')})"
-        )
-        files += write_rows(cursor, place, "rollup_1h", hourly, where)
-        devices = cursor.execute(
-            f"{with_samples} FROM ({load_step('rollup/device')})",
-            {
-                **span,
-                "first": part.start,
-                "last": part.end,
-                "unknown_interval_s": UNKNOWN_INTERVAL_S,
-            },
-        ).to_arrow_table()
-        return RollupOutput(tuple(files), devices)
+        cursor.register("new_1h", reduce_hours(rolled.rows, count_threads(cursor)))
+        files += write_rows(cursor, place, "rollup_1h", "FROM new_1h", {})
+        return RollupOutput(tuple(files), describe_devices(cursor, rolled.devices))
 
 
 def commit_rollup(
