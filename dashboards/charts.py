@@ -157,7 +157,8 @@ def cost_histogram(
         alt.Chart(build_values(rows))
         .mark_bar(color=BLUE)
         .encode(
-            x=alt.X("low:Q", title=title, axis=alt.Axis(format="$~s")),
+            # The bins are computed already: bars stand on the axis.
+            x=alt.X("low:Q", bin="binned", title=title, axis=alt.Axis(format="$~s")),
             x2="high:Q",
             y=alt.Y("units:Q", title=noun, axis=alt.Axis(format="~s", tickMinStep=1)),
             color=alt.Color("colour:N", scale=None),

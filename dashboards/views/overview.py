@@ -1,6 +1,7 @@
 """One page to forward: paid, used, wasted, saved, how that changed, and what to do now."""
 
 from decimal import Decimal
+from typing import Any
 
 import streamlit as st
 
@@ -159,9 +160,7 @@ def show_next_steps(request: PageRequest) -> None:
     """Show the five steps that save most now, each with the button that opens its finding."""
     page.show_heading("Five things to do now, by dollars saved in this window")
     rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
-    rows = sorted((row for row in rows if row["usd"] is not None), key=lambda row: -row["usd"])
-    # Of several findings about one workload the first is shown: its page has the others.
-    rows = [*{(row["cluster"], row["workload"]): row for row in reversed(rows)}.values()][::-1]
+    rows = choose_steps(rows)
     if not rows:
         page.show_no_findings(
             request,
@@ -170,7 +169,7 @@ def show_next_steps(request: PageRequest) -> None:
             "`fallow analyze` or `fallow up` find waste and store it.",
         )
         return
-    for number, row in enumerate(rows[:STEPS]):
+    for number, row in enumerate(rows):
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.markdown(
             f"**{format_money(row['usd'])}** {escape(row['verb'] or row['kind'])}: "
@@ -187,6 +186,17 @@ def show_next_steps(request: PageRequest) -> None:
         ):
             links.open_page("findings", finding=row["id"])
             st.rerun()
+
+
+def choose_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the findings that save most, the first first.
+
+    Of several findings about one workload the first is chosen: its page has the others.
+    """
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted((r for r in rows if r["usd"] is not None), key=lambda r: -r["usd"]):
+        first.setdefault((row["cluster"], row["workload"]), row)
+    return [*first.values()][:STEPS]
 
 
 def show_over_time(request: PageRequest) -> None:

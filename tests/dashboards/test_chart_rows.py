@@ -9,7 +9,7 @@ import pytest
 
 from dashboards import charts, maps, page
 from dashboards.text import spell_out
-from dashboards.views import capacity_fragmentation
+from dashboards.views import capacity_fragmentation, overview
 
 ROWS = [
     {
@@ -61,3 +61,14 @@ def test_states_of_one_colour_are_one_cell_of_a_node() -> None:
     assert (unpriced["usd_h"], unpriced["workload"]) == (None, "a/Job/b")
     devices = [{**row, "device": "GPU-1"}, {**row, "device": "GPU-2"}]
     assert capacity_fragmentation._merge_states(devices) == devices
+
+
+def test_the_steps_of_the_overview_are_those_that_save_most() -> None:
+    usd = {"a": (5, 1), "b": (4,), "c": (3, 2), "d": (None,), "e": (2,), "f": (1,), "g": (0.5,)}
+    rows = [
+        {"cluster": "c", "workload": name, "usd": amount}
+        for name, amounts in reversed(usd.items())
+        for amount in amounts
+    ]
+    chosen = [(row["workload"], row["usd"]) for row in overview.choose_steps(rows)]
+    assert chosen == [("a", 5), ("b", 4), ("c", 3), ("e", 2), ("f", 1)]
