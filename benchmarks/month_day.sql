@@ -1,5 +1,6 @@
 -- One day of the fleet's five-minute rollups, as the rollup would have left them. A bucket in which
 -- a device changes hands has a row for each; a node is silent in one six-hour stretch of 500.
+-- Where two turns of nobody meet in a bucket, one is kept: a rollup has one row for each holder.
 INSERT INTO rollup_5m BY NAME
 WITH clipped_turns AS (
     SELECT
@@ -76,6 +77,9 @@ SELECT
     CASE WHEN kind = 'free' THEN 0 ELSE 40000000000 END AS mem_used_bytes_max
 FROM bucket_activity
 WHERE hash(node, quarter) % 500 <> 0
+QUALIFY
+    kind <> 'free'
+    OR lag(kind) OVER (PARTITION BY device, bucket ORDER BY since) IS DISTINCT FROM 'free'
 ORDER BY device, bucket;
 
 INSERT INTO rollup_1h BY NAME
