@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from benchmarks import scale
@@ -37,8 +38,9 @@ def run(small: bool) -> list[Result]:
         middle = time.perf_counter()
         failures = scale.run_apart(_write_sliced, sliced, days)
         ended = time.perf_counter()
-        compared, differing = scale.run_apart(partial(_compare, whole, sliced), days)
+        compared, differing, example = scale.run_apart(partial(_compare, whole, sliced), days)
     note = f"of {compared:,} rows; {middle - began:.0f} s, by two workers {ended - middle:.0f} s"
+    note += f"; the first: {example}" if example else ""
     of = f"{days} d of {gpus} GPUs"
     return [
         Result(name=f"rows that differ, {of}", value=differing, unit="rows", reach=0, note=note),
@@ -61,17 +63,21 @@ def _write_sliced(home: Path, days: int) -> int:
     return len(failures)
 
 
-def _compare(whole: Path, sliced: Path, days: int) -> tuple[int, int]:
-    """Return how many rows were compared, and how many differ; a day at a time."""
+def _compare(whole: Path, sliced: Path, days: int) -> tuple[int, int, str]:
+    """Return how many rows were compared, how many differ, and the first; a day at a time."""
     start = scale.get_window(days).start.astimezone(UTC).replace(tzinfo=None)
     compared = differing = 0
+    example = ""
     with _open(whole) as ours, _open(sliced) as theirs:
         for table in TABLES:
             for day in range(-1, days):
-                frames = [_read_day(wh, table, start + day * DAY) for wh in (ours, theirs)]
-                compared += frames[0].height
-                differing += _count_differing(*frames)
-    return compared, differing
+                a, b = (_read_day(wh, table, start + day * DAY) for wh in (ours, theirs))
+                compared += a.height
+                differs = _find_differing(a, b)
+                differing += int(differs.sum())
+                if differs.any() and not example:
+                    example = f"{table}: {_show_first(a, b, differs)}"
+    return compared, differing, example
 
 
 def _read_day(warehouse: Warehouse, table: str, day: datetime) -> pl.DataFrame:
@@ -79,9 +85,10 @@ def _read_day(warehouse: Warehouse, table: str, day: datetime) -> pl.DataFrame:
     return pl.DataFrame(warehouse.query(sql, {"since": day, "until": day + DAY}))
 
 
-def _count_differing(ours: pl.DataFrame, theirs: pl.DataFrame) -> int:
+def _find_differing(ours: pl.DataFrame, theirs: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows differ; all of them where one table has more."""
     if ours.height != theirs.height:
-        return max(ours.height, theirs.height)
+        return np.ones(max(ours.height, theirs.height), dtype=bool)
     differs = np.zeros(ours.height, dtype=bool)
     for name, kind in ours.schema.items():
         differs_here = ours[name].ne_missing(theirs[name])
@@ -89,7 +96,19 @@ def _count_differing(ours: pl.DataFrame, theirs: pl.DataFrame) -> int:
             near = (ours[name] - theirs[name]).abs() <= RELATIVE * ours[name].abs()
             differs_here &= ~near.fill_null(value=False)
         differs |= differs_here.to_numpy()
-    return int(differs.sum())
+    return differs
+
+
+def _show_first(
+    ours: pl.DataFrame, theirs: pl.DataFrame, differs: npt.NDArray[np.bool_]
+) -> dict[str, object]:
+    """Return the key of the first row that differs, and both values of what differs in it."""
+    if ours.height != theirs.height:
+        return {"rows": (ours.height, theirs.height)}
+    row = int(np.argmax(differs))
+    a, b = ours.row(row, named=True), theirs.row(row, named=True)
+    key = {name: str(a[name]) for name in ("bucket", "device") if name in a}
+    return key | {name: (a[name], b[name]) for name in a if a[name] != b[name]}
 
 
 def _open(home: Path) -> Warehouse:
