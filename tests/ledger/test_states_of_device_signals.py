@@ -15,6 +15,7 @@ import pytest
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.sizing.analyzer import SizingAnalyzer
+from collectors.inventory import build_batches
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -284,6 +285,27 @@ def test_an_hour_has_the_same_states_alone_and_within_a_day(settings: Settings, 
     differing = [(a, b) for a, b in zip(at_once, by_hour, strict=True) if a != b]
     assert differing == []
     assert {row["rule"] for row in at_once} >= {"stretch", "among", "steady", "burst"}
+
+
+def test_a_row_before_a_silence_does_not_know_what_came_after_it(settings: Settings) -> None:
+    """Work until 7:58, no telemetry until 14:00, then idle: 7:55 is no burst between stretches."""
+    minutes = np.r_[0:478, 840:1080]
+    use = series(60, 18, gpu_util_pct=np.where(np.arange(1080) < 480, 80.0, 0.0))
+    shown = {name: [values[n] for n in minutes] for name, values in use.items()}
+    begin = T.replace(tzinfo=None)
+    pod = {"cluster": "c", "uid": "u", "namespace": "ns", "pod": "pod-GPU-0", "node": "n"}
+    life = {"scheduled_at": begin, "first_seen": begin, "last_seen": begin + timedelta(hours=18)}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch({"GPU-0": shown}), *build_batches("pod", [{**pod, **life}])])
+        pipeline.account(warehouse, Window(T, T + timedelta(hours=18)))
+        states = {row["bucket"]: row for row in read_signals(warehouse)}
+        morning = signals.derive_signals(warehouse, Window(T, T + timedelta(hours=9))).to_pylist()
+    before = begin + timedelta(hours=7, minutes=55)
+    assert max(row["bucket"] for row in morning) == before
+    assert states[before]["busy_s"] > 0
+    assert states[begin + timedelta(hours=14)]["rule"] == "stretch"
+    assert states[before]["rule"] is None
+    assert {row["rule"] for row in morning} == {None}
 
 
 def test_devices_in_parts_have_the_states_of_all_at_once(

@@ -83,18 +83,19 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             reach=REACH_US,
         )
     )
-    return _move_seconds(rows, line, stretch=stretch, among=among, steady=steady, stale=stale)
+    joined = _flag_joined(line, at, samples.gap)
+    return _move_seconds(rows, joined, stretch=stretch, among=among, steady=steady, stale=stale)
 
 
 def _move_seconds(
-    rows: pl.DataFrame, line: Ints, *, stretch: Flags, among: Flags, steady: Flags, stale: Flags
+    rows: pl.DataFrame, joined: Flags, *, stretch: Flags, among: Flags, steady: Flags, stale: Flags
 ) -> pl.DataFrame:
     # Activity of an earlier reading that is still valid in a stretch's first row is not a burst.
-    inside = stretch & _flag_beside(stretch, line, -1)
+    inside = stretch & _flag_beside(stretch, joined, -1)
     burst = (
         ~stretch
         & rows["active"].to_numpy()
-        & (_flag_beside(stretch, line) | _flag_beside(stretch, line, -1))
+        & (_flag_beside(stretch, joined) | _flag_beside(stretch, joined, -1))
     )
     flags = {"stretch": stretch, "among": among, "steady": steady, "stale": stale}
     flagged = rows.with_columns(
@@ -290,9 +291,8 @@ def _flag_among(
     """
     if not len(line):
         return np.zeros(0, dtype=bool)
-    silent = at[1:] - at[:-1] > np.maximum(gap[1:], 2 * BUCKET_US)
-    other = line[1:] != line[:-1]
-    cut = np.concatenate([[True], other | silent | (stretch[1:] != stretch[:-1])])
+    joined = _flag_joined(line, at, gap)
+    cut = np.concatenate([[True], ~joined | (stretch[1:] != stretch[:-1])])
     part = np.cumsum(cut) - 1
     index = np.arange(len(line))
     begins = np.flatnonzero(cut)
@@ -305,17 +305,28 @@ def _flag_among(
     before = (first < ends[part]) & (at[np.minimum(first, len(line) - 1)] - at <= reach)
     between: Flags = after & (before | above)
     # The row in which a stretch begins is idle for a part of it.
-    return between & ~_flag_beside(stretch, line)
+    return between & ~_flag_beside(stretch, joined)
 
 
-def _flag_beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
-    """Return which rows are just before (`step` 1) or after (-1) a stretch row of their line."""
-    beside = np.zeros(len(line), dtype=bool)
-    same = line[1:] == line[:-1]
+def _flag_joined(line: Ints, at: Ints, gap: Ints) -> Flags:
+    """Return which rows but the first follow the row before: of its line, without a silence.
+
+    What a device did before a silence says nothing of the rows after it, and a window that begins
+    in the silence does not know it.
+    """
+    joined: Flags = (line[1:] == line[:-1]) & (
+        at[1:] - at[:-1] <= np.maximum(gap[1:], 2 * BUCKET_US)
+    )
+    return joined
+
+
+def _flag_beside(stretch: Flags, joined: Flags, step: int = 1) -> Flags:
+    """Return which rows are just before (`step` 1) or after (-1) a stretch row that joins them."""
+    beside = np.zeros(len(stretch), dtype=bool)
     if step > 0:
-        beside[:-1] = stretch[1:] & same
+        beside[:-1] = stretch[1:] & joined
     else:
-        beside[1:] = stretch[:-1] & same
+        beside[1:] = stretch[:-1] & joined
     return beside
 
 
