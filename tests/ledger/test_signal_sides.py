@@ -10,7 +10,13 @@ from fallow.gpu_models import read_gpu_models
 from warehouse.signals.frozen import classify_samples
 from warehouse.signals.power_band import BINS, IdleBand, learn_band
 from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples, IdleRuns
-from warehouse.signals.states import REACH_US, _flag_among, _flag_beside, _measure_runs
+from warehouse.signals.states import (
+    REACH_US,
+    _flag_among,
+    _flag_beside,
+    _flag_joined,
+    _measure_runs,
+)
 
 NAN = float("nan")
 
@@ -168,11 +174,31 @@ def test_a_stretch_or_a_silence_cuts_and_the_row_before_a_stretch_is_its_own() -
 
 def test_the_row_beside_a_stretch_is_of_its_line() -> None:
     stretch, line = np.array([False, True, True, False, False]), np.array([0, 0, 0, 0, 1])
-    assert _flag_beside(stretch, line).tolist() == [True, True, False, False, False]
-    assert _flag_beside(stretch, line, -1).tolist() == [False, False, True, True, False]
-    other = np.array([0, 1, 1, 2, 2])
+    joined = join_rows(line)
+    assert _flag_beside(stretch, joined).tolist() == [True, True, False, False, False]
+    assert _flag_beside(stretch, joined, -1).tolist() == [False, False, True, True, False]
+    other = join_rows(np.array([0, 1, 1, 2, 2]))
     assert not _flag_beside(stretch, other)[0]
     assert not _flag_beside(stretch, other, -1)[3]
+
+
+def test_a_row_follows_the_one_before_up_to_three_intervals_and_two_rows() -> None:
+    line = np.zeros(2, dtype=np.int64)
+    for interval_s, apart_s, joined in (
+        (60, 600, True),
+        (60, 601, False),
+        (300, 900, True),
+        (300, 901, False),
+    ):
+        at = np.array([0, apart_s * 1_000_000])
+        gap = np.full(2, interval_s * 3_000_000)
+        assert _flag_joined(line, at, gap).tolist() == [joined], (interval_s, apart_s)
+
+
+def join_rows(line: Any) -> Any:
+    """Return which rows follow the one before, five minutes apart."""
+    at = np.arange(len(line)) * 300_000_000
+    return _flag_joined(line, at, np.full(len(line), 300_000_000))
 
 
 @pytest.mark.parametrize(
