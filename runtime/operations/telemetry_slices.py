@@ -2,11 +2,12 @@
 
 import logging
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import datetime
 from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ from warehouse.runners.choice import open_runner
 from warehouse.runners.slices import Runner, StageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
     from contextlib import AbstractContextManager
 
     from fallow.window import Window
@@ -43,7 +44,7 @@ def read_slices(
     window: "Window",
     now: datetime,
     runner: "Callable[[Settings], AbstractContextManager[Runner]]" = open_runner,
-) -> Iterator[Batch]:
+) -> "Iterator[Batch]":
     """Yield the rows of a window's telemetry, the same in the same order as the collector's own.
 
     While this process stores some slices, workers read the next ones. The rows end before a slice
@@ -55,7 +56,10 @@ def read_slices(
         return
     if len(parts) <= 1:
         return
-    with runner(settings) as workers, _read_groups(workers, settings, now, parts) as groups:
+    with (
+        runner(settings) as workers,
+        closing(_read_groups(workers, settings, now, parts)) as groups,
+    ):
         for group in groups:
             for part, answer in group:
                 if isinstance(answer, PartFailure):
@@ -66,12 +70,10 @@ def read_slices(
                 return
 
 
-@contextmanager
 def _read_groups(
     workers: Runner, settings: Settings, now: datetime, parts: Sequence[TelemetryPart]
-) -> "Iterator[Iterator[list[tuple[TelemetryPart, PartAnswer | PartFailure]]]]":
+) -> "Generator[list[tuple[TelemetryPart, PartAnswer | PartFailure]]]":
     """Yield as many parts as there are workers, with their answers, one group read ahead."""
-    size = workers.concurrency
 
     def read(group: Sequence[TelemetryPart]) -> list[PartAnswer | PartFailure]:
         try:
@@ -79,19 +81,15 @@ def _read_groups(
         except StageError as error:  # its worker was killed each time
             return [PartFailure(str(error))] * len(group)
 
-    def list_answers() -> "Iterator[list[tuple[TelemetryPart, PartAnswer | PartFailure]]]":
-        started: list[tuple[Sequence[TelemetryPart], Future[list[PartAnswer | PartFailure]]]] = []
-        for first in range(0, len(parts), size):
-            group = parts[first : first + size]
-            started.append((group, ahead.submit(read, group)))
-            if len(started) > 1:
-                before, answers = started.pop(0)
-                yield list(zip(before, answers.result(), strict=True))
-        for group, answers in started:
-            yield list(zip(group, answers.result(), strict=True))
-
+    size = workers.concurrency
+    groups = [parts[first : first + size] for first in range(0, len(parts), size)]
     with ThreadPoolExecutor(1, "slices") as ahead:
-        yield list_answers()
+        started: Future[list[PartAnswer | PartFailure]] = ahead.submit(read, groups[0])
+        for group, after in zip_longest(groups, groups[1:]):
+            answers = started.result
+            if after is not None:
+                started = ahead.submit(read, after)
+            yield list(zip(group, answers(), strict=True))
 
 
 def read_slice(settings: Settings, now: datetime, part: TelemetryPart) -> PartAnswer | PartFailure:
