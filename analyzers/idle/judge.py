@@ -131,13 +131,15 @@ def judge_window(
         "idle": _convert_seconds(settings.min_duration.total_seconds()),
         "partly idle": _convert_seconds(PARTLY_S),
     }
-    slack = None if over else _convert_seconds(_compute_slack(chosen))
     candidates = stretches.find_stretches(
         cut.whole, merged, least if over else {"idle": least["idle"]}
     )
+    candidates = candidates.join(
+        _compute_slack(chosen, merged), on="owner", how="left", maintain_order="left"
+    )
     candidates = stretches.keep_beside_busy(views, chosen, candidates, cut.whole, merged)
     members = stretches.list_members(candidates, cut.whole)
-    rows = stretches.list_at_times(candidates, members, cut.at, at, least=least, slack_us=slack)
+    rows = stretches.list_at_times(candidates, members, cut.at, at, least=least, over=over)
     stretch_holds = join_overlapping(candidates.select("span", "owner", "start", "end"), holds)
     stretch_holds = stretch_holds.filter(pl.col("span").is_in(rows["span"].unique().implode()))
     repeats = members.join(cut.whole.filter("repeats").select("piece"), on="piece", how="semi")
@@ -147,7 +149,7 @@ def judge_window(
             quiescence.find_repeats(repeats),
         ]
     )
-    rows = quiescence.split_rows(rows, activity, least_us=least["idle"], slack_us=slack)
+    rows = quiescence.split_rows(rows, activity, least_us=least["idle"], over=over)
     if rows.is_empty():
         return nothing
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
@@ -162,8 +164,7 @@ def judge_window(
     )
     rows = history.add_longest_rest(rows, ended, settings)
     rows = pods.add_signals(views, window, rows, stretch_holds, at, settings)
-    lasts = _convert_seconds(_compute_slack(chosen))
-    rows = return_probability.add_return_probability(views, window, rows, settings, lasts_us=lasts)
+    rows = return_probability.add_return_probability(views, window, rows, settings)
     rows, judgements = flags.add_judgements(rows)
     return msgspec.structs.replace(
         nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
@@ -225,9 +226,15 @@ def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Band
     return bands
 
 
-def _compute_slack(chosen: source.SampleQuery) -> float:
-    interval = chosen.devices["interval_s"].max()
-    return max(SLACK_S, 2 * interval) if isinstance(interval, float) else SLACK_S
+def _compute_slack(chosen: source.SampleQuery, merged: pl.DataFrame) -> pl.DataFrame:
+    """Return `slack_us` by owner: from the longest scrape interval of its own devices.
+
+    A slow cluster, or one slow exporter, does not keep the stretches of others open.
+    """
+    intervals = chosen.devices.select("number", "interval_s")
+    held = merged.select("owner", "number").unique().join(intervals, on="number", how="left")
+    slack_s = pl.max_horizontal(pl.lit(float(SLACK_S)), 2 * pl.col("interval_s").max())
+    return held.group_by("owner").agg(slack_us=(slack_s * MICRO).round().cast(pl.Int64))
 
 
 def _sum_devices(

@@ -48,22 +48,22 @@ def find_repeats(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def split_rows(
-    rows: pl.DataFrame, activity: pl.DataFrame, *, least_us: int, slack_us: int | None
+    rows: pl.DataFrame, activity: pl.DataFrame, *, least_us: int, over: bool = False
 ) -> pl.DataFrame:
-    """Cut each idle row (span, k, start, end, at, state) at the activity known at its time.
+    """Cut each idle row (span, k, start, end, at, state, slack_us) at the activity known then.
 
     Of a row that lasts, the result is the last part that is long enough, unless it ended longer ago
-    than the slack. Without a slack every part that is long enough is a row. Intervals with less
+    than its slack. With `over` every part that is long enough is a row. Intervals with less
     than `least_us` between them are merged: no idle part between them could be long enough. Rows of
     state `partly idle` are not cut: their pods are active.
     """
     idle = rows.filter(pl.col("state") == "idle")
     if idle.is_empty() or activity.is_empty():
         return rows
-    if slack_us is None:
+    if over:
         others = rows.filter(pl.col("state") != "idle")
         return pl.concat([_list_parts(idle, activity, least_us), others]).sort("span", "k", "start")
-    return _cut_to_last(idle, activity, least_us, slack_us)
+    return _cut_to_last(idle, activity, least_us)
 
 
 def _list_parts(rows: pl.DataFrame, activity: pl.DataFrame, least_us: int) -> pl.DataFrame:
@@ -78,9 +78,7 @@ def _list_parts(rows: pl.DataFrame, activity: pl.DataFrame, least_us: int) -> pl
     return rows.drop("start", "end").join(cut, on="span").select(rows.columns)
 
 
-def _cut_to_last(
-    rows: pl.DataFrame, activity: pl.DataFrame, least_us: int, slack_us: int
-) -> pl.DataFrame:
+def _cut_to_last(rows: pl.DataFrame, activity: pl.DataFrame, least_us: int) -> pl.DataFrame:
     """Cut each row down to the last part that is long enough and not over."""
     islands = _merge_islands(activity, least_us).unique(["span", "known_us"], keep="last")
     before = rows.sort("at").join_asof(
@@ -124,7 +122,7 @@ def _cut_to_last(
         .then(candidates[1][1])
         .otherwise(candidates[2][1]),
     )
-    lasting = cut.filter(pl.col("end") >= pl.col("at") - slack_us)
+    lasting = cut.filter(pl.col("end") >= pl.col("at") - pl.col("slack_us"))
     return lasting.select(rows.columns).sort("span", "k")
 
 

@@ -40,16 +40,17 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def add_return_probability(
-    views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings, *, lasts_us: int
+    views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add `wanted` (0-1) and `exposures`, `returns`, `own_days` and `own_returns` behind it.
 
-    `rows` have row, the names of `WORKLOAD`, kind, state, start, end and at (microseconds). The
-    columns are null for workloads that are not idle, for stretches that ended more than `lasts_us`
-    before their time, and where the settings have no horizon.
+    `rows` have row, the names of `WORKLOAD`, kind, state, start, end, at and slack_us
+    (microseconds). The columns are null for workloads that are not idle, for stretches that ended
+    more than their slack before their time, and where the settings have no horizon.
     """
     horizon = settings.min_expected_rest
-    lasting = rows.filter((pl.col("state") == "idle") & (pl.col("end") >= pl.col("at") - lasts_us))
+    lasts = pl.col("end") >= pl.col("at") - pl.col("slack_us")
+    lasting = rows.filter((pl.col("state") == "idle") & lasts)
     if horizon is None or lasting.is_empty():
         return rows.with_columns(
             wanted=pl.lit(None, dtype=pl.Float64),

@@ -81,19 +81,20 @@ def list_members(candidates: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
 
 def list_at_times(
     candidates: pl.DataFrame, made_of: pl.DataFrame, at: pl.DataFrame, times: Ints, *,
-    least: Mapping[str, int], slack_us: int | None,
+    least: Mapping[str, int], over: bool = False,
 ) -> pl.DataFrame:  # fmt: skip
     """Return what was known of each stretch at each time: span, owner, state, devices, k, ...
 
     start and end: it ends where the first of its devices was not yet, or no longer, known to be
-    idle. Stretches that ended longer than the slack before a time are over, and left out; without a
-    slack they are kept.
+    idle. Stretches that ended longer than their slack (`slack_us` of `candidates`) before a time
+    are over, and left out; with `over` they are kept.
     """
     least_us = candidates["state"].replace_strict(least, return_dtype=pl.Int64).to_numpy()
     low = np.searchsorted(times, candidates["start"].to_numpy() + least_us, side="left")
     high = np.full_like(low, len(times))
-    if slack_us is not None:
-        high = np.searchsorted(times, candidates["end"].to_numpy() + slack_us, side="right")
+    if not over:
+        last = candidates["end"] + candidates["slack_us"]
+        high = np.searchsorted(times, last.to_numpy(), side="right")
     high = np.maximum(high, low)
     k = list_ranges(low, high)
     rows = candidates[np.repeat(np.arange(candidates.height), high - low)].with_columns(
@@ -113,9 +114,9 @@ def list_at_times(
     )
     shortest = pl.col("state").replace_strict(least, return_dtype=pl.Int64)
     long_enough = pl.col("end") - pl.col("start") >= shortest
-    if slack_us is not None:
-        long_enough &= pl.col("end") >= pl.col("at") - slack_us
-    named = ("span", "owner", "state", "devices", "k", "start", "end", "at")
+    if not over:
+        long_enough &= pl.col("end") >= pl.col("at") - pl.col("slack_us")
+    named = ("span", "owner", "state", "devices", "k", "start", "end", "at", "slack_us")
     return rows.filter(long_enough).select(named).sort("span", "k")
 
 

@@ -231,3 +231,20 @@ def test_a_download_of_the_day_before_says_nothing_of_today_live_and_in_the_past
         (known,) = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
         assert known.evidence == evidence
         assert {known.id: alike(known)} == asked(analyzer, views, instants[k])
+
+
+def test_a_slow_exporter_keeps_only_its_own_stretches_open() -> None:
+    memory = Memory()
+    fast, slow = Site(memory, MINUTE), Site(memory, 15 * MINUTE)
+    fast.device("GPU-0", [IDLE] * 240 + [BUSY] * 60)
+    slow.device("GPU-1", [IDLE] * 16 + [BUSY] * 4)
+    fast.holds("fast", ["GPU-0"], length=5 * HOUR)
+    slow.holds("slow", ["GPU-1"], length=5 * HOUR)
+    times = [START + 4 * HOUR + n * 10 * MINUTE for n in range(6)]
+    past = IdleAnalyzer(IdleSettings(min_expected_rest=None)).replay(
+        memory, Window(START, START + 5 * HOUR), times
+    )
+    known = {(r["workload"], r["k"]) for r in past.rows.to_pylist()}
+    # Both ended after four hours: 10 minutes are the least, two scrapes are half an hour.
+    assert sorted(k for name, k in known if name == "fast") == [0, 1]
+    assert sorted(k for name, k in known if name == "slow") == [0, 1, 2, 3]

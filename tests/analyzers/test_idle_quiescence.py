@@ -16,7 +16,15 @@ Part = tuple[int, int]
 
 
 def stretches(*rows: dict[str, Any]) -> pl.DataFrame:
-    base = {"span": 0, "k": 0, "start": 0, "end": 100, "at": 100, "state": "idle"}
+    base = {
+        "span": 0,
+        "k": 0,
+        "start": 0,
+        "end": 100,
+        "at": 100,
+        "state": "idle",
+        "slack_us": SLACK,
+    }
     return pl.DataFrame([base | row for row in rows])
 
 
@@ -26,10 +34,8 @@ def activity(*intervals: tuple[int, int, int], span: int = 0) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
 
 
-def cut(
-    rows: pl.DataFrame, works: pl.DataFrame, *, slack: int | None = SLACK
-) -> list[tuple[int, int]]:
-    parts = split_rows(rows, works, least_us=LEAST, slack_us=slack)
+def cut(rows: pl.DataFrame, works: pl.DataFrame, *, over: bool = False) -> list[tuple[int, int]]:
+    parts = split_rows(rows, works, least_us=LEAST, over=over)
     return [(row["start"], row["end"]) for row in parts.rows(named=True)]
 
 
@@ -108,7 +114,7 @@ def test_without_a_slack_every_part_that_is_long_enough_is_a_row(
     intervals: list[tuple[int, int, int]], parts: list[Part]
 ) -> None:
     rows = stretches({}, {"span": 1, "state": "partly idle"})
-    assert cut(rows, activity(*intervals), slack=None) == [*parts, (0, 100)]
+    assert cut(rows, activity(*intervals), over=True) == [*parts, (0, 100)]
 
 
 @given(
@@ -131,7 +137,7 @@ def test_parts_are_those_of_a_loop_over_the_activity(
     edges = sorted({start, 100, *(min(max(e, start), 100) for island in islands for e in island)})
     expected = [(a, b) for a, b in pairwise(edges) if b - a >= LEAST]
     rows = stretches({"start": start})
-    assert cut(rows, activity(*intervals), slack=None) == expected
+    assert cut(rows, activity(*intervals), over=True) == expected
 
 
 @given(

@@ -45,6 +45,7 @@ def stretch(now: float, start: float, **columns: Any) -> dict[str, Any]:
         "row": 0, "cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w",
         "kind": "idle_job", "state": "idle", "start": round((MONDAY + start) * HOUR_US),
         "end": round((MONDAY + now) * HOUR_US), "at": round((MONDAY + now) * HOUR_US),
+        "slack_us": LASTS,
     }  # fmt: skip
     return base | columns
 
@@ -60,7 +61,7 @@ def answer(
     """Return probability, exposures, returns, own days and own returns of each row."""
     views: Any = hours
     frame = pl.DataFrame(list(rows))
-    both = add_return_probability(views, window(), frame, settings, lasts_us=LASTS)
+    both = add_return_probability(views, window(), frame, settings)
     columns = ("wanted", "exposures", "returns", "own_days", "own_returns")
     return both.sort("row").select(columns).rows()
 

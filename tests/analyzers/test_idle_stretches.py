@@ -122,14 +122,15 @@ def at_times(
     stretch: tuple[int, int] = (100, 400),
     times: tuple[int, ...] = (159, 160, 250, 400, 420, 421),
     ripe: int = 130,
-    slack: int | None = 20,
+    slack: int = 20,
+    over: bool = False,
     known: tuple[tuple[int, int], ...] = (),
     state: str = "idle",
 ) -> list[tuple[int, int, int]]:
     """Return k, start and end of one stretch of one piece; `known` are k and end inside it."""
     candidates = pl.DataFrame(
         {"span": [0], "owner": [0], "start": [stretch[0]], "end": [stretch[1]], "state": [state],
-         "devices": [1]}
+         "devices": [1], "slack_us": [slack]}
     )  # fmt: skip
     members = pl.DataFrame(
         {"span": [0], "piece": [0], "run_start": [100], "ripe": [ripe], "start": [stretch[0]],
@@ -140,14 +141,15 @@ def at_times(
         schema={"piece": pl.Int64, "k": pl.Int64, "end": pl.Int64},
         orient="row",
     )
-    rows = list_at_times(candidates, members, inside, np.array(times), least=LEAST, slack_us=slack)
+    rows = list_at_times(candidates, members, inside, np.array(times), least=LEAST, over=over)
     return [(row["k"], row["start"], row["end"]) for row in rows.rows(named=True)]
 
 
 def test_a_stretch_is_known_from_its_least_length_until_the_slack_after_its_end() -> None:
     expected = [(1, 100, 160), (2, 100, 250), (3, 100, 400), (4, 100, 400)]
     assert at_times() == expected
-    assert at_times(slack=None) == [*expected, (5, 100, 400)]
+    assert at_times(over=True) == [*expected, (5, 100, 400)]
+    assert at_times(slack=21) == [*expected, (5, 100, 400)]
     assert at_times(state="partly idle", times=(129, 130), ripe=110) == [(1, 100, 130)]
 
 
@@ -162,7 +164,7 @@ def test_a_stretch_ends_where_its_device_was_no_longer_known_to_be_idle() -> Non
 def test_a_run_that_is_too_short_to_be_known_ends_the_stretch_at_its_start() -> None:
     assert [k for k, *_ in at_times(ripe=160)] == [2, 3, 4]
     assert [k for k, *_ in at_times(ripe=159)] == [1, 2, 3, 4]
-    assert [k for k, *_ in at_times(ripe=250, slack=None)] == [3, 4, 5]
+    assert [k for k, *_ in at_times(ripe=250, over=True)] == [3, 4, 5]
 
 
 def test_ranges_are_listed_one_after_the_other() -> None:

@@ -384,3 +384,26 @@ def test_the_rows_that_states_are_read_from_have_one_order(seed: int) -> None:
     shuffled = rows.sample(fraction=1, shuffle=True, seed=seed)
     assert sort_rows(shuffled).rows() == ordered
     assert sort_rows(rows).rows() == ordered
+
+
+def test_a_slow_exporter_changes_no_state_of_another_device(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest scrape interval widens the time that is read around a window, and no more."""
+    window = Window(T + timedelta(hours=7), T + timedelta(hours=9))
+    devices = {
+        "a": fsdp(60, 16, 1),
+        "b": series(60, 16, gpu_util_pct=0.0),
+        "slow": series(1000, 16, gpu_util_pct=0.0),
+    }
+    states = []
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch(devices)])
+        _, failures = pipeline.account(warehouse, Window(T, T + timedelta(hours=16)))
+        assert not failures
+        for readings in (signals.READINGS, 1):  # 6 h 40 min of context, and the least
+            monkeypatch.setattr(signals, "READINGS", readings)
+            rows = pl.DataFrame(signals.derive_signals(warehouse, window))
+            states.append(rows.filter(pl.col("device") != "slow").sort("device", "bucket"))
+    assert states[0].height == 48
+    assert states[0].equals(states[1])
