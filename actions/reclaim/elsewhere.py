@@ -21,8 +21,9 @@ from actions.cluster.pointers import (
     resolve_pointer,
 )
 from actions.reclaim import kueue
-from actions.reclaim.restarts import LOST, RIGHTS, RestartExecutor
-from actions.reclaim.subjects import LiveWorkload, read_workload
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.restarts import LOST, RestartExecutor
+from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
 from actions.reclaim.writes import merge_bodies
 from actions.recommend import ELSEWHERE, EXCLUDED, list_restartable_kinds
 from fallow.action_models import Change, Decision, Intent
@@ -43,13 +44,33 @@ class TemplatePaths(msgspec.Struct, frozen=True):
     why_not: str
 
 
+@cache
+def read_template_paths() -> Mapping[str, TemplatePaths]:
+    """Return where each kind that can be restarted has its pod templates."""
+    return {
+        row["kind"]: TemplatePaths(row["kind"], tuple(row["templates"].split()), row["why_not"])
+        for row in read_table("actions.reclaim", "excluded_nodes.csv")
+    }
+
+
+def list_movable_kinds() -> tuple[str, ...]:
+    """Return the kinds whose pods can be kept away from nodes."""
+    return tuple(kind for kind, paths in read_template_paths().items() if not paths.why_not)
+
+
 class RestartElsewhereExecutor:
     """Suspend a job, and resume it away from the nodes of its incident."""
 
     kinds: ClassVar[frozenset[str]] = list_restartable_kinds()
     capabilities: ClassVar[frozenset[str]] = frozenset({ELSEWHERE})
     verbs: ClassVar[frozenset[str]] = frozenset({ELSEWHERE})
-    rights: ClassVar[tuple[Right, ...]] = (*RIGHTS, Right("", "nodes", ("get",)))
+    rights: ClassVar[tuple[Right, ...]] = (
+        *build_rights(*list_movable_kinds()),
+        *POD_RIGHTS,
+        # Read only: what Kueue manages is refused.
+        Right(kueue.GROUP, "workloads", ("get", "list")),
+        Right("", "nodes", ("get",)),
+    )
 
     def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the stop and the start with the nodes excluded; the undo is the start alone.
@@ -59,16 +80,18 @@ class RestartElsewhereExecutor:
                 refuses a restart.
             TemporaryError: the API does not answer.
         """
-        workload = read_workload(decision, cluster)
-        paths = read_template_paths()[workload.kind.kind]
+        # Refused before the object is read: the role has no rights for these kinds.
+        kind = read_kinds()[decision.subject[1]].kind
+        paths = read_template_paths()[kind]
         if paths.why_not:
             raise RefusedError(
-                f"restart elsewhere cannot be done for {workload.kind.kind}: {paths.why_not}",
+                f"restart elsewhere cannot be done for {kind}: {paths.why_not}",
                 hint="cordon the node first: a restart leaves it then",
             )
+        workload = read_workload(decision, cluster)
         if kueue.is_managed(workload.obj, cluster):
             raise RefusedError(
-                f"restart elsewhere cannot be done for {workload.kind.kind} under Kueue: its "
+                f"restart elsewhere cannot be done for {kind} under Kueue: its "
                 "Workload has the pods as they were admitted"
             )
         hosts = _read_hosts(decision, cluster)
@@ -80,15 +103,6 @@ class RestartElsewhereExecutor:
         return msgspec.structs.replace(
             intent, capability=ELSEWHERE, changes=(stop, start), lost=lost
         )
-
-
-@cache
-def read_template_paths() -> Mapping[str, TemplatePaths]:
-    """Return where each kind that can be restarted has its pod templates."""
-    return {
-        row["kind"]: TemplatePaths(row["kind"], tuple(row["templates"].split()), row["why_not"])
-        for row in read_table("actions.reclaim", "excluded_nodes.csv")
-    }
 
 
 def exclude_hosts(affinity: Mapping[str, Any] | None, hosts: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from actions.executors import choose_executor
-from actions.reclaim.elsewhere import HOSTNAME, REQUIRED, exclude_hosts
+from actions.reclaim.elsewhere import (
+    HOSTNAME,
+    REQUIRED,
+    RestartElsewhereExecutor,
+    exclude_hosts,
+)
 from actions.recommend import EXCLUDED
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
@@ -111,6 +116,17 @@ def test_what_a_kind_cannot_do_is_said(
     node = add_node(place, **HOST)
     run(place, Example(kind, spec, key=key, status=status))
     assert f"restart elsewhere cannot be done for {kind}: its webhook" in refuse(place, kind, node)
+
+
+def test_its_role_has_no_rights_for_what_it_refuses(place: Place) -> None:
+    """Kinds whose template cannot change, and Kueue's Workloads, which it only reads."""
+    rights = {(r.group, r.resource): set(r.verbs) for r in RestartElsewhereExecutor.rights}
+    writable = {resource for (_, resource), verbs in rights.items() if verbs - {"get", "list"}}
+    assert writable == {"jobs", "pytorchjobs", "mpijobs", "rayjobs"}
+    assert ("batch.volcano.sh", "jobs") not in rights
+    assert rights["kueue.x-k8s.io", "workloads"] == {"get", "list"}
+    # Refused before it is read, so the API refuses no read of it.
+    assert "cannot be done for JobSet" in refuse(place, "JobSet", "n")
 
 
 def test_under_kueue_it_cannot_be_done(place: Place) -> None:
