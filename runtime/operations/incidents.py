@@ -33,7 +33,9 @@ from warehouse.incidents import CONTINUED, extend_to_first_signs, write_incident
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-NOTE = "steps are advice: Fallow restarts and resets nothing"
+NOTE = (
+    "steps are advice: Fallow acts only by a policy that enforces (`fallow plan`); it resets no GPU"
+)
 """Said with every list of incidents."""
 GROUP_NOTES = (
     "mtbf_low_h and mtbf_high_h: exact Poisson interval of 95 % (chi-square)",

@@ -62,7 +62,7 @@ def test_the_table_is_for_people_and_one_cluster_can_be_chosen(fallow: Fallow, h
     ran = fallow("incidents", "--home", home, "--window", BOUNDS, "--cluster", "node lost")
     assert (ran.code, "recycle the node" in ran.out, "hold" in ran.out) == (0, True, False), ran
     assert "1 incident" in ran.err
-    assert "Fallow restarts and resets nothing" in ran.err
+    assert "Fallow acts only by a policy that enforces (`fallow plan`)" in ran.err
 
 
 def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
