@@ -1,5 +1,6 @@
 """Decide about all cases now, the most expensive first, within the policies' budgets."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -59,7 +60,7 @@ def plan(
         by_object.setdefault(get_subject(case), []).append(case)
     decisions: list[Decision] = []
     refused: list[RefusedCase] = []
-    ready: dict[str, int] = {}
+    ready: dict[str, Counter[str]] = defaultdict(Counter)
     for subject, cases in by_object.items():
         matches = [
             (policy, _add_history(case, policy, histories))
@@ -73,7 +74,7 @@ def plan(
         decided = [(decide(policy, case, usage, now), policy) for policy, case in matches]
         best, _ = max(decided, key=lambda pair: _rank_strength(*pair))
         for name in {decision.policy for decision, _ in decided if is_ready(decision)}:
-            ready[name] = ready.get(name, 0) + 1
+            ready[name][subject[0]] += 1
         if best.ruling == "deny":
             refused.append(RefusedCase(best.finding, subject, best.policy, best.reasons))
             continue
@@ -150,10 +151,10 @@ def _build_unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) 
 
 
 def _find_abort_reason(
-    policies: Sequence[Policy], ready: Mapping[str, int], usage: BudgetUsage
+    policies: Sequence[Policy], ready: Mapping[str, Mapping[str, int]], usage: BudgetUsage
 ) -> Reason | None:
     for policy in policies:
-        if ready.get(policy.name):
+        if policy.name in ready:
             reason = explain_excess(policy, ready[policy.name], usage)
             if reason is not None:
                 return reason

@@ -35,7 +35,7 @@ class BudgetTracker:
         self._policy, self._now = policy, now
         self._concurrent, self._count = concurrent, 0
         self._usage = msgspec.structs.replace(usage, uses=tuple(uses))
-        self._exhausted: tuple[BudgetBlock, ...] | None = None
+        self._exhausted: dict[str, tuple[BudgetBlock, ...]] = {}
 
     def admit(self, decision: Decision, facts: Facts) -> Decision:
         """Return an allowed act and charge it to the budgets.
@@ -46,7 +46,7 @@ class BudgetTracker:
             text = f"{self._count} actions are under way, concurrent is {self._concurrent}"
             why = (Reason("concurrent", text),)
             return msgspec.structs.replace(decision, ruling="hold", reasons=why, next_at=None)
-        blocks = self._exhausted if self._exhausted is not None else self._find_blocks(facts)
+        blocks = self._exhausted.get(facts.finding.subject.cluster) or self._find_blocks(facts)
         if blocks:
             times = [hold.until for hold in blocks if hold.until is not None]
             return msgspec.structs.replace(
@@ -61,9 +61,11 @@ class BudgetTracker:
         return decision
 
     def _find_blocks(self, facts: Facts) -> tuple[BudgetBlock, ...]:
+        cluster = facts.finding.subject.cluster
         blocks = find_blocks(self._policy, facts, self._usage, self._now)
-        if len(blocks) == 1 and get_remaining(self._policy, self._usage, self._now).workloads == 0:
+        left = get_remaining(self._policy, self._usage, self._now, cluster).workloads
+        if len(blocks) == 1 and left == 0:
             # The budget is exhausted for a case of any size, so the answer is the same for every
-            # other case.
-            self._exhausted = blocks
+            # other case of the cluster.
+            self._exhausted[cluster] = blocks
         return blocks

@@ -1,16 +1,26 @@
 """Compute how large the fleet was at each time: budgets in percent are shares of this size."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from actions.facts import read_fleet
-from actions.policy.budgets import BudgetUsage
+from actions.policy.budgets import BudgetUsage, FleetSize
 from actions.policy.model import Policy
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import FleetState, to_micros
+
+
+class _SizesOverTime(NamedTuple):
+    """The sizes of a cluster, or of all, at each time."""
+
+    gpus: np.ndarray
+    workloads: np.ndarray
+    owners: np.ndarray
+    largest: np.ndarray
 
 
 class FleetSizes:
@@ -23,43 +33,78 @@ class FleetSizes:
         at = np.array([to_micros(m) for m in turns], dtype=np.int64)
         allocations = pl.DataFrame(
             {
+                "cluster": [h.key[0] for h in fleet_state.allocations],
                 "whom": ["\x1f".join(h.key) for h in fleet_state.allocations],
                 "owner": [h.owner for h in fleet_state.allocations],
-                "device": ["\x1f".join((h.key[0], h.device)) for h in fleet_state.allocations],
                 "start": [h.start for h in fleet_state.allocations],
                 "end": [h.end for h in fleet_state.allocations],
             },
             schema={
-                "whom": pl.String, "owner": pl.String, "device": pl.String, "start": pl.Int64,
+                "cluster": pl.String, "whom": pl.String, "owner": pl.String, "start": pl.Int64,
                 "end": pl.Int64,
             },
         )  # fmt: skip
-        self._workloads = _count_holders(allocations, "whom", at)
-        self._owners = _count_holders(allocations.drop_nulls("owner"), "owner", at)
-        first = np.sort([d["first_us"] for each in fleet_state.devices.values() for d in each])
-        self._gpus = np.searchsorted(first, at, side="left")
-        self._largest = _find_largest_nodes(fleet_state, at)
+        self._all = _measure(fleet_state.devices.values(), allocations, at)
+        self._clusters = {
+            cluster: _measure(
+                [d for node, d in fleet_state.devices.items() if node[0] == cluster],
+                allocations.filter(pl.col("cluster") == cluster),
+                at,
+            )
+            for cluster in sorted({node[0] for node in fleet_state.devices})
+        }
         self._priced = any(b.usd_per_hour and b.usd_per_hour.share for b in policy.budgets)
 
     def at(self, k: int) -> BudgetUsage:
         """Return the fleet at a given time; dollars only where a budget is a share of them."""
         priced = read_fleet(self._views, self._turns[k]) if self._priced else BudgetUsage()
+        fleet = _get_size(self._all, k, priced.get_size("fleet", ""))
         return BudgetUsage(
             elsewhere=(),  # a replay counts the actions of all its clusters together
-            fleet_gpus=float(self._gpus[k]),
-            fleet_workloads=int(self._workloads[k]),
-            fleet_owners=int(self._owners[k]),
-            fleet_usd_per_hour=priced.fleet_usd_per_hour,
-            largest_node_gpus=float(self._largest[k]),
-            largest_node_usd_per_hour=priced.largest_node_usd_per_hour,
+            fleet_gpus=fleet.gpus,
+            fleet_workloads=fleet.workloads,
+            fleet_owners=fleet.owners,
+            fleet_usd_per_hour=fleet.usd_per_hour,
+            largest_node_gpus=fleet.largest_node_gpus,
+            largest_node_usd_per_hour=fleet.largest_node_usd_per_hour,
+            clusters={
+                cluster: _get_size(sizes, k, priced.clusters.get(cluster, FleetSize()))
+                for cluster, sizes in self._clusters.items()
+            },
         )
 
 
-def _find_largest_nodes(fleet_state: FleetState, at: np.ndarray) -> np.ndarray:
+def _measure(
+    nodes: Collection[Sequence[Mapping[str, Any]]], allocations: pl.DataFrame, at: np.ndarray
+) -> _SizesOverTime:
+    """Measure nodes (the devices of each) and allocations at each time."""
+    first = np.sort([d["first_us"] for devices in nodes for d in devices])
+    return _SizesOverTime(
+        gpus=np.searchsorted(first, at, side="left"),
+        workloads=_count_holders(allocations, "whom", at),
+        owners=_count_holders(allocations.drop_nulls("owner"), "owner", at),
+        largest=_find_largest_nodes(nodes, at),
+    )
+
+
+def _get_size(sizes: _SizesOverTime, k: int, priced: FleetSize) -> FleetSize:
+    return FleetSize(
+        gpus=float(sizes.gpus[k]),
+        workloads=int(sizes.workloads[k]),
+        owners=int(sizes.owners[k]),
+        usd_per_hour=priced.usd_per_hour,
+        largest_node_gpus=float(sizes.largest[k]),
+        largest_node_usd_per_hour=priced.largest_node_usd_per_hour,
+    )
+
+
+def _find_largest_nodes(
+    nodes: Collection[Sequence[Mapping[str, Any]]], at: np.ndarray
+) -> np.ndarray:
     """Return, per time, the most devices that any node had shown by then."""
     counts = [
         np.searchsorted(np.sort([d["first_us"] for d in devices]), at, side="left")
-        for devices in fleet_state.devices.values()
+        for devices in nodes
     ]
     return np.max(counts, axis=0) if counts else np.zeros(len(at), dtype=np.int64)
 

@@ -7,7 +7,7 @@ and the replay does not act on it before then.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -225,7 +225,8 @@ class _Replay:
         self._due = self._case_rows.at
         self._cases: dict[int, _CaseProgress] = defaultdict(_CaseProgress)
         self._workloads: dict[Subject, _WorkloadProgress] = defaultdict(_WorkloadProgress)
-        self._ready: set[int] = set()
+        # The cluster of each case that waits for a budget.
+        self._ready: dict[int, str] = {}
         self._counted: list[CountedAction] = []
         self._stops: list[tuple[int, BacktestStop]] = []
         self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -270,7 +271,7 @@ class _Replay:
             return
         for case in sorted(set(self._due[k])):
             row = self._case_rows.row_at(case, k)
-            self._ready.discard(case)
+            self._ready.pop(case, None)
             if row is None:
                 continue
             finding = self._past.finding(row)
@@ -280,21 +281,25 @@ class _Replay:
                 continue
             self._cases[case].first_seen = self._cases[case].first_seen or now
             case_findings.append((case, finding, self._coverage.get(row, k)))
-        waiting = {c for c in self._ready if self._case_rows.row_at(c, k) is not None}
+        waiting = {
+            case: cluster
+            for case, cluster in self._ready.items()
+            if self._case_rows.row_at(case, k) is not None
+        }
         self._ready = waiting
         if case_findings:
-            self._decide(k, now, case_findings, len(waiting))
+            self._decide(k, now, case_findings, Counter(waiting.values()))
 
     def _decide(
         self,
         k: int,
         now: datetime,
         cases_found: Sequence[tuple[int, Finding, WorkloadGpus | None]],
-        waiting: int,
+        waiting: Counter[str],
     ) -> None:
         usage_before = self._fleets.at(k)
         self._counted = [u for u in self._counted if u.at > now - self._horizon]
-        too_many = explain_excess(self._policy, waiting, usage_before) if waiting else None
+        too_many = explain_excess(self._policy, waiting, usage_before)
         if too_many is not None:
             self._abort(k, now, too_many, [case for case, _, _ in cases_found])
             return
@@ -310,17 +315,19 @@ class _Replay:
         usage = msgspec.structs.replace(usage_before, trusted=name, demoted=demoted)
         tracker = BudgetTracker(self._policy, usage, self._counted, now, self._at_once)
         decided: list[tuple[int, Facts, Decision]] = []
-        ready = waiting
+        ready = Counter(waiting)
         for facts, case in cases:
             decision, facts = self._decided(case, facts, usage, now)  # noqa: PLW2901
             if decision.ruling == "allow" and decision.step in ACT_STEPS:
                 decision = tracker.admit(decision, facts)
             if is_ready(decision):
-                ready += 1
+                ready[decision.subject[0]] += 1
             decided.append((case, facts, decision))
-        too_many = explain_excess(self._policy, ready, usage_before) if ready else None
+        too_many = explain_excess(self._policy, ready, usage_before)
         if too_many is not None:
-            self._ready |= {case for case, _, decision in decided if is_ready(decision)}
+            self._ready |= {
+                case: decision.subject[0] for case, _, decision in decided if is_ready(decision)
+            }
             self._abort(k, now, too_many, [case for case, _, _ in decided])
             return
         for case, facts, decision in decided:
@@ -399,7 +406,7 @@ class _Replay:
             if reason.gate not in _EARLIER_STAGES and (ready or reason.gate not in CAPACITY_GATES):
                 self._blocked[reason.gate, _get_rule(reason)].add(case)
         if ready:
-            self._ready.add(case)
+            self._ready[case] = decision.subject[0]
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, to_micros(decision.next_at))
         elif any(r.gate in self._fleeting for r in decision.reasons):

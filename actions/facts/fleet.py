@@ -1,5 +1,6 @@
 """Read the size of the fleet, the base of budgets in percent."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actions.policy.budgets import BudgetUsage
+from actions.policy.budgets import BudgetUsage, FleetSize
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.window import Window
@@ -18,44 +19,72 @@ LOOKBACK = timedelta(hours=1)
 
 
 def read_fleet(views: Views, now: datetime) -> BudgetUsage:
-    """Return the GPUs, workloads, owners and dollars per hour of the hour before a given time."""
-    sql = read_text("actions.facts", "fleet.sql").strip()
-    since = now - LOOKBACK
-    row = views.query(sql, {"since": since, "until": now}).to_pylist()[0]
-    rates = derive_device_rates(views, Window(since, now))
+    """Return the GPUs, workloads, owners and dollars per hour of the hour before a given time.
+
+    Of the whole fleet, and of each cluster with devices.
+    """
+    parameters = {"since": now - LOOKBACK, "until": now}
+    rows = views.query(read_text("actions.facts", "fleet.sql").strip(), parameters).to_pylist()
+    rates = derive_device_rates(views, Window(now - LOOKBACK, now))
     latest = (
         rates.filter(pc.equal(rates["to_at"], pc.max(rates["to_at"]))) if rates.num_rows else rates
     )
-    usd = pc.sum(latest["loaded_usd_h"]).as_py() if latest.num_rows else None
-    largest = (
-        _find_largest(views, latest, {"since": since, "until": now}) if usd is not None else None
-    )
+    prices = _sum_by_cluster(views, latest, parameters) if latest.num_rows else {}
+    sizes = {row["cluster"]: _build_size(row, prices) for row in rows}
+    fleet = sizes.pop(None)
     return BudgetUsage(
-        fleet_gpus=row["gpus"],
-        fleet_workloads=row["workloads"],
-        fleet_owners=row["owners"],
-        fleet_usd_per_hour=_sum_dollars(usd),
+        fleet_gpus=fleet.gpus,
+        fleet_workloads=fleet.workloads,
+        fleet_owners=fleet.owners,
+        fleet_usd_per_hour=fleet.usd_per_hour,
+        largest_node_gpus=fleet.largest_node_gpus,
+        largest_node_usd_per_hour=fleet.largest_node_usd_per_hour,
+        clusters=sizes,
+    )
+
+
+def _build_size(
+    row: Mapping[str, Any], prices: Mapping[str | None, tuple[float, float | None]]
+) -> FleetSize:
+    total, largest = prices.get(row["cluster"], (None, None))
+    return FleetSize(
+        gpus=row["gpus"],
+        workloads=row["workloads"],
+        owners=row["owners"],
+        usd_per_hour=_sum_dollars(total),
         largest_node_gpus=row["largest_node_gpus"],
         largest_node_usd_per_hour=_sum_dollars(largest),
     )
 
 
-def _find_largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
-    """Return the dollars per hour of the most expensive node; None = no priced device is on one."""
+def _sum_by_cluster(
+    views: Views, latest: pa.Table, parameters: Mapping[str, Any]
+) -> dict[str | None, tuple[float, float | None]]:
+    """Return dollars per hour, and those of the most expensive node, by cluster; None = of all.
+
+    The second is None where no priced device is on a node.
+    """
     rows = views.query(
         "SELECT DISTINCT cluster, device, node FROM device "
         "WHERE node IS NOT NULL AND first_seen < $until AND last_seen >= $since",
         parameters,
     )
-    devices: Any = pl.DataFrame(rows)
-    priced: Any = pl.DataFrame(rates.select(["cluster", "device", "loaded_usd_h"]))
-    sums = (
-        devices.join(priced, on=["cluster", "device"])
-        .group_by("cluster", "node")
-        .agg(pl.col("loaded_usd_h").cast(pl.Float64).sum())
+    priced = pl.DataFrame(latest.select(["cluster", "device", "loaded_usd_h"])).with_columns(
+        pl.col("loaded_usd_h").cast(pl.Float64)
     )
-    largest: float | None = sums["loaded_usd_h"].max()
-    return largest
+    nodes = pl.DataFrame(rows).join(priced, on=["cluster", "device"])
+    by_node = nodes.group_by("cluster", "node").agg(pl.col("loaded_usd_h").sum())
+    totals = priced.group_by("cluster").agg(pl.col("loaded_usd_h").sum())
+    largest = by_node.group_by("cluster").agg(pl.col("loaded_usd_h").max())
+    prices: dict[str | None, tuple[float, float | None]] = {
+        cluster: (total, most)
+        for cluster, total, most in totals.join(
+            largest, on="cluster", how="left", suffix="_most"
+        ).iter_rows()
+    }
+    most = by_node["loaded_usd_h"].max()
+    prices[None] = sum(total for total, _ in prices.values()), most  # type: ignore[assignment]
+    return prices
 
 
 def _sum_dollars(value: float | Decimal | None) -> Decimal | None:

@@ -1,6 +1,15 @@
--- How large the fleet is: the base of budgets in percent.
-WITH allocations AS (
+-- How large each cluster and, without a cluster, the whole fleet is: the base of budgets in percent.
+WITH devices AS (
     SELECT
+        cluster,
+        node,
+        weight
+    FROM device
+    WHERE first_seen < $until AND last_seen >= $since
+),
+
+workloads AS (
+    SELECT DISTINCT
         a.cluster,
         a.namespace,
         a.workload_kind,
@@ -8,32 +17,46 @@ WITH allocations AS (
         a.team
     FROM allocation AS a
     WHERE a.start < $until AND coalesce(a."end", $until) >= $since
+),
+
+gpus AS (
+    SELECT
+        cluster,
+        sum(weight) AS gpus
+    FROM devices
+    GROUP BY GROUPING SETS ((cluster), ())
+),
+
+nodes AS (
+    SELECT
+        cluster,
+        max(gpus) AS largest_node_gpus
+    FROM (
+        SELECT
+            cluster,
+            sum(weight) AS gpus
+        FROM devices
+        WHERE node IS NOT NULL
+        GROUP BY cluster, node
+    ) AS node
+    GROUP BY GROUPING SETS ((cluster), ())
+),
+
+owners AS (
+    SELECT
+        cluster,
+        count(DISTINCT (cluster, namespace, workload_kind, workload)) AS workloads,
+        count(DISTINCT team) AS owners
+    FROM workloads
+    GROUP BY GROUPING SETS ((cluster), ())
 )
 
 SELECT
-    (
-        SELECT sum(weight)
-        FROM device
-        WHERE first_seen < $until AND last_seen >= $since
-    ) AS gpus,
-    (
-        SELECT max(gpus)
-        FROM (
-            SELECT sum(weight) AS gpus
-            FROM device
-            WHERE first_seen < $until AND last_seen >= $since AND node IS NOT NULL
-            GROUP BY cluster, node
-        ) AS node
-    ) AS largest_node_gpus,
-    (
-        SELECT count(*)
-        FROM (
-            SELECT DISTINCT
-                cluster,
-                namespace,
-                workload_kind,
-                workload
-            FROM allocations
-        ) AS each
-    ) AS workloads,
-    (SELECT count(DISTINCT team) FROM allocations) AS owners
+    g.cluster,
+    g.gpus,
+    n.largest_node_gpus,
+    coalesce(o.workloads, 0) AS workloads,
+    coalesce(o.owners, 0) AS owners
+FROM gpus AS g
+LEFT JOIN nodes AS n ON g.cluster IS NOT DISTINCT FROM n.cluster
+LEFT JOIN owners AS o ON g.cluster IS NOT DISTINCT FROM o.cluster

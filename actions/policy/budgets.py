@@ -6,7 +6,7 @@ with it is within the limit, so no stretch of that length ever holds more. Where
 
 A percentage above 0 always allows at least the smallest unit, or a small fleet could do nothing at
 all: one workload, one owner; for GPUs and dollars one node where nodes are the subjects, and what
-the fleet's largest node has where workloads are.
+the largest node has where workloads are.
 """
 
 import math
@@ -45,6 +45,18 @@ class CountedAction(msgspec.Struct, frozen=True):
     """GPUs and dollars: None = unknown."""
 
 
+class FleetSize(msgspec.Struct, frozen=True):
+    """The size of a cluster, or of all: the base of percentages. None = unknown."""
+
+    gpus: float | None = None
+    workloads: int | None = None
+    owners: int | None = None
+    usd_per_hour: Decimal | None = None
+    largest_node_gpus: float | None = None
+    largest_node_usd_per_hour: Decimal | None = None
+    """GPUs and dollars per hour of the largest node: the least that a percentage above 0 allows."""
+
+
 class BudgetUsage(msgspec.Struct, frozen=True):
     """The actions so far, and the size of the fleet. None = unknown."""
 
@@ -59,7 +71,9 @@ class BudgetUsage(msgspec.Struct, frozen=True):
     fleet_usd_per_hour: Decimal | None = None
     largest_node_gpus: float | None = None
     largest_node_usd_per_hour: Decimal | None = None
-    """GPUs and dollars per hour of the largest node: the least that a percentage above 0 allows."""
+    clusters: Mapping[str, FleetSize] = {}
+    """The size of each cluster. Empty: there is one, and its size is the fleet's (as in records of
+    the journal from before this field)."""
     concurrent: int = 0
     """Actions under way."""
     frozen: str | None = None
@@ -74,6 +88,19 @@ class BudgetUsage(msgspec.Struct, frozen=True):
     """Why a policy is not trusted: the result of its last back-test, and what is missing."""
     acted: Mapping[str, int] = {}
     """Number of actions that a policy ever took; a missing policy took none."""
+
+    def get_size(self, scope: str, cluster: str) -> FleetSize:
+        """Return what percentages are of: all clusters with `scope: fleet`, else this cluster."""
+        if scope != "fleet" and self.clusters:
+            return self.clusters.get(cluster, FleetSize())
+        return FleetSize(
+            gpus=self.fleet_gpus,
+            workloads=self.fleet_workloads,
+            owners=self.fleet_owners,
+            usd_per_hour=self.fleet_usd_per_hour,
+            largest_node_gpus=self.largest_node_gpus,
+            largest_node_usd_per_hour=self.largest_node_usd_per_hour,
+        )
 
 
 class RemainingBudget(msgspec.Struct, frozen=True):
@@ -125,13 +152,17 @@ def has_fleet_budget(policies: Sequence[Policy]) -> bool:
     return any(b.scope == "fleet" for p in policies for b in p.budgets)
 
 
-def get_remaining(policy: Policy, usage: BudgetUsage, now: datetime) -> RemainingBudget:
-    """Return the least that any budget in force leaves."""
+def get_remaining(
+    policy: Policy, usage: BudgetUsage, now: datetime, cluster: str
+) -> RemainingBudget:
+    """Return the least that any budget in force leaves in a cluster."""
     by_meter: dict[str, list[Decimal]] = {}
     for budget in policy.budgets:
         if not budget.each and is_in_force(budget, now):
-            uses = _select_counted(policy.name, budget, None, usage, now)
-            for meter in _list_meters(budget, uses, None, usage, BudgetFloor.of_fleet(usage)):
+            size = usage.get_size(budget.scope, cluster)
+            base = _BudgetBase(size, BudgetFloor.of_fleet(size), _explain_elsewhere(budget, usage))
+            uses = _select_counted(policy.name, budget, cluster, usage, now)
+            for meter in _list_meters(budget, uses, None, base):
                 by_meter.setdefault(meter.name, []).append(meter.room)
     least = {name: min(amounts) for name, amounts in by_meter.items()}
     return RemainingBudget(
@@ -156,12 +187,15 @@ def find_blocks(
         owner=facts.owner,
         usd_per_hour=_compute_hourly(facts.usd_per_day),
     )
-    blocks, floor = [], BudgetFloor.of_case(facts, case, usage)
+    blocks = []
     for budget in policy.budgets:
         if is_in_force(budget, now):
-            uses = _select_counted(policy.name, budget, case, usage, now)
-            exhausted = [m for m in _list_meters(budget, uses, case, usage, floor) if not m.fits]
-            until = _get_free_time(budget, uses, case, usage, now, floor) if exhausted else None
+            size = usage.get_size(budget.scope, subject.cluster)
+            floor = BudgetFloor.of_case(facts, case, size)
+            base = _BudgetBase(size, floor, _explain_elsewhere(budget, usage))
+            uses = _select_counted(policy.name, budget, subject.cluster, usage, now, case)
+            exhausted = [m for m in _list_meters(budget, uses, case, base) if not m.fits]
+            until = _get_free_time(budget, uses, case, base, now) if exhausted else None
             blocks += [
                 BudgetBlock(Reason("budget", _describe(budget, m)), until) for m in exhausted
             ]
@@ -180,11 +214,17 @@ def is_in_force(budget: ActionBudget, now: datetime) -> bool:
     return budget.window is None or is_open(budget.window, now)
 
 
-def explain_excess(policy: Policy, cases: int, usage: BudgetUsage) -> Reason | None:
-    """Return why the number of a policy's cases ready for an act aborts the run, or None."""
-    limit = _limit(policy.max_resources, usage.fleet_workloads, is_whole=True)
+def explain_excess(policy: Policy, cases: Mapping[str, int], usage: BudgetUsage) -> Reason | None:
+    """Return why a policy's cases ready for an act, by cluster, abort the run, or None."""
+    reasons = (_explain_many(policy, cluster, cases[cluster], usage) for cluster in sorted(cases))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _explain_many(policy: Policy, cluster: str, cases: int, usage: BudgetUsage) -> Reason | None:
+    size = usage.get_size("cluster", cluster)
+    limit = _limit(policy.max_resources, size.workloads, is_whole=True)
     if limit is None:
-        text = f"the fleet's size is unknown: {policy.max_resources} of it cannot be counted"
+        text = f"the cluster's size is unknown: {policy.max_resources} of it cannot be counted"
         return Reason("max-resources", f"{policy.name}: {text}")
     if policy.max_resources.share and limit > 0:
         limit = max(limit, Decimal(MIN_CASES))
@@ -203,15 +243,15 @@ class BudgetFloor(msgspec.Struct, frozen=True):
     """Why there is no such minimum, where the reason matters."""
 
     @classmethod
-    def of_fleet(cls, usage: BudgetUsage) -> Self:
-        """Return the minimum for workloads: what the fleet's largest node has."""
-        return cls(to_exact(usage.largest_node_gpus), to_exact(usage.largest_node_usd_per_hour))
+    def of_fleet(cls, size: FleetSize) -> Self:
+        """Return the minimum for workloads: what the largest node has."""
+        return cls(to_exact(size.largest_node_gpus), to_exact(size.largest_node_usd_per_hour))
 
     @classmethod
-    def of_case(cls, facts: Facts, case: CountedAction, usage: BudgetUsage) -> Self:
+    def of_case(cls, facts: Facts, case: CountedAction, size: FleetSize) -> Self:
         """Return the minimum for a case: a node's own size, unless it is the last of its pool."""
         if facts.finding.subject.workload_kind != NODE:
-            return cls.of_fleet(usage)
+            return cls.of_fleet(size)
         if facts.pool_others is None:
             return cls(None, None, "whether its pool has another schedulable node is unknown")
         if facts.pool_others < 1:
@@ -243,55 +283,81 @@ class _Meter(msgspec.Struct, frozen=True):
         return is_known and self.requested <= self.limit - self.used  # type: ignore[operator]
 
 
+class _BudgetBase(msgspec.Struct, frozen=True):
+    """What a budget is a share of, the least that a share allows, and why its use is unknown."""
+
+    size: FleetSize
+    floor: BudgetFloor
+    unknown: str
+
+
+def _explain_elsewhere(budget: ActionBudget, usage: BudgetUsage) -> str:
+    """Return why the actions in other clusters, which a budget counts, are unknown."""
+    if budget.scope != "fleet" or usage.elsewhere is not None:
+        return ""
+    return f"the actions in other clusters are unknown: {usage.elsewhere_unknown}"
+
+
 def _list_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
     case: CountedAction | None,
-    usage: BudgetUsage,
-    floor: BudgetFloor,
+    base: _BudgetBase,
 ) -> Iterator[_Meter]:
-    unknown = ""
-    if budget.scope == "fleet" and usage.elsewhere is None:
-        unknown = f"the actions in other clusters are unknown: {usage.elsewhere_unknown}"
-    for meter in _list_known_meters(budget, uses, case, usage, floor):
-        yield msgspec.structs.replace(meter, used=None, unknown=unknown) if unknown else meter
+    for meter in _list_known_meters(budget, uses, case, base.size, base.floor):
+        if base.unknown:
+            yield msgspec.structs.replace(meter, used=None, unknown=base.unknown)
+        else:
+            yield meter
 
 
 def _list_known_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
     case: CountedAction | None,
-    usage: BudgetUsage,
+    size: FleetSize,
     floor: BudgetFloor,
 ) -> Iterator[_Meter]:
     cases = [case] if case else []
     if budget.workloads is not None:
-        limit = _limit(budget.workloads, usage.fleet_workloads, is_whole=True)
+        limit = _limit(budget.workloads, size.workloads, is_whole=True)
         yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(cases)))
     if budget.gpus is not None:
-        limit = _limit(budget.gpus, usage.fleet_gpus, floor=floor.gpus)
+        limit = _limit(budget.gpus, size.gpus, floor=floor.gpus)
         used, requested = _sum([u.gpus for u in uses]), _sum([u.gpus for u in cases])
         yield _Meter("gpus", limit, used, requested, floor.why if budget.gpus.share else "")
     if budget.owners is not None:
-        limit = _limit(budget.owners, usage.fleet_owners, is_whole=True)
+        limit = _limit(budget.owners, size.owners, is_whole=True)
         before = _count_owners(uses)
         yield _Meter(
             "owners", limit, Decimal(before), Decimal(_count_owners([*uses, *cases]) - before)
         )
     if budget.usd_per_hour is not None:
-        limit = _limit(budget.usd_per_hour, usage.fleet_usd_per_hour, floor=floor.usd_per_hour)
+        limit = _limit(budget.usd_per_hour, size.usd_per_hour, floor=floor.usd_per_hour)
         used, requested = (_sum([u.usd_per_hour for u in actions]) for actions in (uses, cases))
         why = floor.why if budget.usd_per_hour.share else ""
         yield _Meter("usd_per_hour", limit, used, requested, why)
 
 
-def _select_counted(
-    policy: str, budget: ActionBudget, case: CountedAction | None, usage: BudgetUsage, now: datetime
+def _select_counted(  # noqa: PLR0917  (one budget, and what counts against it)
+    policy: str,
+    budget: ActionBudget,
+    cluster: str,
+    usage: BudgetUsage,
+    now: datetime,
+    case: CountedAction | None = None,
 ) -> list[CountedAction]:
-    """Return the actions that count against a budget; one dated in the future counts too."""
+    """Return the actions that count against a budget; one dated in the future counts too.
+
+    Without `scope: fleet` an action in another cluster of the fleet does not count; one in a
+    cluster that is not known (any more) does. A budget's `each` is that of `case`.
+    """
     since, counts_all = now - budget.per, budget.counts == "all"
-    elsewhere = (usage.elsewhere or ()) if budget.scope == "fleet" else ()
-    uses = (*usage.uses, *elsewhere)
+    if budget.scope == "fleet":
+        uses = [*usage.uses, *(usage.elsewhere or ())]
+    else:
+        others = usage.clusters.keys() - {cluster}
+        uses = [u for u in usage.uses if u.workload[0] not in others]
     counted = [u for u in uses if u.at > since and (counts_all or u.policy == policy)]
     if case is None or not budget.each:
         return counted
@@ -346,13 +412,12 @@ def _count_owners(uses: Sequence[CountedAction]) -> int:
     return unknown + len({u.owner for u in uses if u.owner is not None})
 
 
-def _get_free_time(  # noqa: PLR0917  (one caller)
+def _get_free_time(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
     case: CountedAction,
-    usage: BudgetUsage,
+    base: _BudgetBase,
     now: datetime,
-    floor: BudgetFloor,
 ) -> datetime | None:
     """Return when a case fits without further action.
 
@@ -362,7 +427,7 @@ def _get_free_time(  # noqa: PLR0917  (one caller)
     ordered = sorted(uses, key=lambda u: u.at)
 
     def fits(expired: int) -> bool:
-        return all(m.fits for m in _list_meters(budget, ordered[expired:], case, usage, floor))
+        return all(m.fits for m in _list_meters(budget, ordered[expired:], case, base))
 
     # Fewer uses never leave less room, so a binary search finds how many must age out first.
     expired = bisect_left(range(len(ordered) + 1), True, key=fits)
@@ -382,7 +447,8 @@ def _describe(budget: ActionBudget, meter: _Meter) -> str:
     if budget.window is not None:
         rule += f" while '{budget.window.schedule}' ({budget.window.timezone}) is open"
     if meter.limit is None:
-        return f"{rule}: the fleet's {meter.name} are unknown"
+        whose = "fleet" if budget.scope == "fleet" else "cluster"
+        return f"{rule}: the {whose}'s {meter.name} are unknown"
     if meter.unknown:
         return f"{rule}: {meter.unknown}"
     if meter.used is None or meter.requested is None:

@@ -223,7 +223,7 @@ class BudgetKeys(RecurringKeys):
     )
     gpus: values.Amount = define_key(
         "most GPUs; a percentage above 0 is never less than one node, where nodes are acted upon, "
-        "or than the GPUs of the fleet's largest node",
+        "or than the GPUs of the largest node",
         "any number",
     )
     owners: values.WholeAmount = define_key(

@@ -10,7 +10,7 @@ import pytest
 
 from actions.facts import gather_facts, read_fleet
 from actions.gates import GateInput, find_closed_gates
-from actions.policy.budgets import BudgetUsage
+from actions.policy.budgets import BudgetUsage, FleetSize
 from fallow.action_models import CaseHistory, Facts
 from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
@@ -265,6 +265,20 @@ def test_the_fleet_is_what_was_there_in_the_last_hour(floor: Floor) -> None:
     made = read_fleet(floor.views, NOW)
     assert (made.fleet_gpus, made.fleet_workloads, made.fleet_owners) == (4.0, 2, 1)
     assert made.fleet_usd_per_hour is None or made.fleet_usd_per_hour >= Decimal(0)
+
+
+def test_each_cluster_has_its_own_size_and_the_fleet_is_their_sum(floor: Floor) -> None:
+    floor.node("n1", 4)
+    floor.holds("w", ["n1/0"])
+    floor.node("n2", 8)
+    floor.views.engine.execute("UPDATE device SET cluster = 'd' WHERE node = 'n2'")
+    made = read_fleet(floor.views, NOW)
+    assert (made.fleet_gpus, made.largest_node_gpus, made.fleet_workloads) == (12.0, 8.0, 1)
+    assert made.clusters == {
+        "c": FleetSize(gpus=4.0, largest_node_gpus=4.0, workloads=1, owners=1),
+        "d": FleetSize(gpus=8.0, largest_node_gpus=8.0, workloads=0, owners=0),
+    }
+    assert read_fleet(floor.views, NOW - 99 * HOUR).clusters == {}
 
 
 def test_many_cases_are_gathered_with_few_queries(floor: Floor) -> None:

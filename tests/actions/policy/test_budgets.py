@@ -16,6 +16,7 @@ from actions.decide import decide
 from actions.policy.budgets import (
     BudgetUsage,
     CountedAction,
+    FleetSize,
     add_usage,
     count_action,
     explain_excess,
@@ -283,8 +284,8 @@ def test_the_most_restrictive_of_the_budgets_in_force_wins() -> None:
     assert [h.reason.gate for h in find_blocks(rule, facts(), spent(), noon)] == ["budget"]
     assert not find_blocks(rule, facts(), spent(), night)
     assert not find_blocks(rule, facts(), spent(), sunday)
-    assert get_remaining(rule, spent(), noon).workloads == 0
-    assert get_remaining(rule, spent(), night).workloads == 10
+    assert get_remaining(rule, spent(), noon, "c").workloads == 0
+    assert get_remaining(rule, spent(), night, "c").workloads == 10
     (hold,) = find_blocks(rule, facts(), spent(), noon)
     assert hold.until == NOW.replace(hour=17)
 
@@ -298,35 +299,89 @@ def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted
         )
     )
     now = spent(uses=(done(NOW - 2 * HOUR, gpus=Decimal(15)), done(NOW)), concurrent=1)
-    room = get_remaining(rule, now, NOW)
+    room = get_remaining(rule, now, NOW, "c")
     assert (room.workloads, room.gpus, room.owners) == (7, Decimal(4), 2)
     assert (room.usd_per_hour, room.concurrent) == (None, 1)
     unknown = get_remaining(
-        policy(budgets=(ActionBudget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW
+        policy(budgets=(ActionBudget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW, "c"
     )
     assert unknown.gpus == 0
 
 
 def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> None:
     ten = policy(max_resources=number(10))
-    assert explain_excess(ten, 10, spent()) is None
-    reason = explain_excess(ten, 11, spent())
+    assert explain_excess(ten, {"c": 10}, spent()) is None
+    reason = explain_excess(ten, {"c": 11}, spent())
     assert reason is not None
     assert "11 cases are more than max_resources" in reason.text
     share = policy(max_resources=percent(20))
-    assert explain_excess(share, 20, spent(fleet_workloads=100)) is None
-    assert explain_excess(share, 21, spent(fleet_workloads=100)) is not None
-    assert explain_excess(share, 1, spent(fleet_workloads=None)) is not None
+    assert explain_excess(share, {"c": 20}, spent(fleet_workloads=100)) is None
+    assert explain_excess(share, {"c": 21}, spent(fleet_workloads=100)) is not None
+    assert explain_excess(share, {"c": 1}, spent(fleet_workloads=None)) is not None
 
 
 def test_a_share_of_a_small_fleet_is_never_fewer_than_ten_cases() -> None:
     share = policy(max_resources=percent(20))
-    assert explain_excess(share, 10, spent(fleet_workloads=13)) is None
-    assert explain_excess(share, 11, spent(fleet_workloads=13)) is not None
+    assert explain_excess(share, {"c": 10}, spent(fleet_workloads=13)) is None
+    assert explain_excess(share, {"c": 11}, spent(fleet_workloads=13)) is not None
     assert (
-        explain_excess(policy(max_resources=percent(0)), 1, spent(fleet_workloads=13)) is not None
+        explain_excess(policy(max_resources=percent(0)), {"c": 1}, spent(fleet_workloads=13))
+        is not None
     )
-    assert explain_excess(policy(max_resources=number(2)), 3, spent(fleet_workloads=13)) is not None
+    assert (
+        explain_excess(policy(max_resources=number(2)), {"c": 3}, spent(fleet_workloads=13))
+        is not None
+    )
+
+
+def test_a_percentage_is_of_its_own_cluster_and_with_scope_fleet_of_all() -> None:
+    # 40 workloads of 100 GPUs here, 960 of 9,900 elsewhere: 5 % are 2 workloads here, 50 of all.
+    here = FleetSize(gpus=100.0, workloads=40, owners=20, usd_per_hour=Decimal(200))
+    there = FleetSize(gpus=9_900.0, workloads=960, owners=80, usd_per_hour=Decimal(19_800))
+    fleet: dict[str, Any] = {
+        "fleet_gpus": 10_000.0, "fleet_workloads": 1_000, "fleet_owners": 100,
+        "fleet_usd_per_hour": Decimal(20_000), "clusters": {"c": here, "d": there}, "elsewhere": (),
+    }  # fmt: skip
+    five = percent(5)
+    two = [done(NOW), done(NOW)]
+    assert fits(ActionBudget(workloads=five), two[:1], **fleet)
+    assert not fits(ActionBudget(workloads=five), two, **fleet)
+    assert fits(ActionBudget(workloads=five, scope="fleet"), two * 24, **fleet)
+    assert not fits(ActionBudget(workloads=five, scope="fleet"), two * 25, **fleet)
+    # 5 GPUs, 1 owner and 10 dollars an hour here.
+    assert fits(ActionBudget(gpus=five), [done(NOW, gpus=Decimal(4))], facts(gpus=1.0), **fleet)
+    assert not fits(ActionBudget(gpus=five), [done(NOW, gpus=Decimal(5))], facts(gpus=1), **fleet)
+    assert not fits(ActionBudget(owners=five), [done(NOW, owner="b")], **fleet)
+    dollars = ActionBudget(usd_per_hour=five)
+    assert fits(dollars, [done(NOW, usd_per_hour=Decimal(6))], **fleet)
+    assert not fits(dollars, [done(NOW, usd_per_hour=Decimal("6.01"))], **fleet)
+    # An act in another cluster counts there, and with `scope: fleet`.
+    away = [done(NOW, workload=("d", "Notebook", "team-a", "x"))] * 2
+    assert fits(ActionBudget(workloads=five), away, **fleet)
+    assert (
+        get_remaining(
+            policy(budgets=(ActionBudget(workloads=five),)),
+            spent(uses=tuple(away), **fleet),
+            NOW,
+            "d",
+        ).workloads
+        == 46
+    )
+    # A cluster that had another name counts on.
+    renamed = [done(NOW, workload=("old", "Notebook", "team-a", "x"))] * 2
+    assert not fits(ActionBudget(workloads=five), renamed, **fleet)
+    # A cluster of unknown size.
+    assert not fits(ActionBudget(workloads=five), **{**fleet, "clusters": {"d": there}})
+
+
+def test_the_fuse_is_of_the_cluster_that_the_cases_are_in() -> None:
+    share = policy(max_resources=percent(20))
+    sizes = {"c": FleetSize(workloads=100), "d": FleetSize(workloads=900)}
+    fleet = spent(fleet_workloads=1_000, clusters=sizes)
+    assert explain_excess(share, {"c": 20, "d": 180}, fleet) is None
+    assert explain_excess(share, {"c": 21}, fleet) is not None
+    assert explain_excess(share, {"c": 1, "d": 181}, fleet) is not None
+    assert explain_excess(share, {"e": 1}, fleet) is not None, "a cluster of unknown size"
 
 
 def test_an_allowed_act_is_spent_at_once() -> None:
@@ -432,7 +487,7 @@ def test_nothing_fits_a_budget_of_the_fleet_while_other_clusters_are_unknown(nam
         "west copied its journal 3h ago"
     )
     assert block.until is None
-    assert getattr(get_remaining(policy(budgets=(fleet,)), usage, NOW), name) == 0
+    assert getattr(get_remaining(policy(budgets=(fleet,)), usage, NOW, "c"), name) == 0
 
 
 FLEET_SPENT = BudgetUsage(

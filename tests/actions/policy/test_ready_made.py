@@ -293,7 +293,7 @@ def test_its_budgets_let_every_policy_act_in_fleets_of_8_to_10_000_gpus(
         assert "it is the last schedulable node of its pool" in why.text
         return
     assert (made.step, made.ruling) == ("act", "allow"), made.reasons
-    assert explain_excess(opened, 1, now) is None
+    assert explain_excess(opened, {"c": 1}, now) is None
 
 
 # What a back-test of 14 days of a synthetic fleet of 128 GPUs (`fallow demo --gpus 128 --days 14`)
