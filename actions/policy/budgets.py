@@ -447,8 +447,8 @@ def _describe(budget: ActionBudget, meter: _Meter) -> str:
     if budget.window is not None:
         rule += f" while '{budget.window.schedule}' ({budget.window.timezone}) is open"
     if meter.limit is None:
-        whose = "fleet" if budget.scope == "fleet" else "cluster"
-        return f"{rule}: the {whose}'s {meter.name} are unknown"
+        base = "fleet" if budget.scope == "fleet" else "cluster"
+        return f"{rule}: the {base}'s {meter.name} are unknown"
     if meter.unknown:
         return f"{rule}: {meter.unknown}"
     if meter.used is None or meter.requested is None:

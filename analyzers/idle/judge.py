@@ -232,9 +232,9 @@ def _compute_slack(chosen: source.SampleQuery, merged: pl.DataFrame) -> pl.DataF
     A slow cluster, or one slow exporter, does not keep the stretches of others open.
     """
     intervals = chosen.devices.select("number", "interval_s")
-    held = merged.select("owner", "number").unique().join(intervals, on="number", how="left")
+    devices = merged.select("owner", "number").unique().join(intervals, on="number", how="left")
     slack_s = pl.max_horizontal(pl.lit(float(SLACK_S)), 2 * pl.col("interval_s").max())
-    return held.group_by("owner").agg(slack_us=(slack_s * MICRO).round().cast(pl.Int64))
+    return devices.group_by("owner").agg(slack_us=(slack_s * MICRO).round().cast(pl.Int64))
 
 
 def _sum_devices(
