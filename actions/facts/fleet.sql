@@ -1,4 +1,4 @@
--- How large each cluster and, without a cluster, the whole fleet is: the base of budgets in percent.
+-- How large each cluster is, and the whole fleet (cluster is null): the base of budgets in percent.
 WITH devices AS (
     SELECT
         cluster,
@@ -8,13 +8,11 @@ WITH devices AS (
     WHERE first_seen < $until AND last_seen >= $since
 ),
 
-workloads AS (
-    SELECT DISTINCT
+allocations AS (
+    SELECT
         a.cluster,
-        a.namespace,
-        a.workload_kind,
-        a.workload,
-        a.team
+        a.team,
+        (a.cluster, a.namespace, a.workload_kind, a.workload) AS workload
     FROM allocation AS a
     WHERE a.start < $until AND coalesce(a."end", $until) >= $since
 ),
@@ -45,9 +43,9 @@ nodes AS (
 owners AS (
     SELECT
         cluster,
-        count(DISTINCT (cluster, namespace, workload_kind, workload)) AS workloads,
+        count(DISTINCT workload) AS workloads,
         count(DISTINCT team) AS owners
-    FROM workloads
+    FROM allocations
     GROUP BY GROUPING SETS ((cluster), ())
 )
 
