@@ -37,6 +37,14 @@ EARLY_SCRIPTS = (
 The browser runs them while the client connects. When the client asks for them, it shows a
 placeholder first, and React replaces placeholders only half a second after the one before.
 """
+BACKEND = (
+    '<script>window.__streamlit = {BACKEND_BASE_URL: new URL("./", location.href).href}</script>'
+)
+"""Tells Streamlit's client where its server is: a page's address is one name below it.
+
+Without it the client tries the folder of the page's own name too, and the browser's console has
+four errors (404) for each shared address.
+"""
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -145,7 +153,7 @@ class MovedPages:
 
 
 def add_early_scripts(index: str, names: Iterable[str]) -> str:
-    """Return the first document with tags for the scripts of elements, of a folder's file names.
+    """Return the first document with `BACKEND` and the scripts of elements, of files' names.
 
     A script that is not there has no tag: the client loads it when its first element comes.
     """
@@ -156,13 +164,13 @@ def add_early_scripts(index: str, names: Iterable[str]) -> str:
         for file in files
         if file
     ]
-    return index.replace("  </head>", f"{''.join(tags)}  </head>", 1)
+    return index.replace("  </head>", f"    {BACKEND}\n{''.join(tags)}  </head>", 1)
 
 
 def is_page(path: str, base_path: str) -> bool:
     """Return whether a path is a page's own address, from which its document finds its scripts."""
     folder = f"/{base_path.strip('/')}/".replace("//", "/")
-    names = {"", *map(app_pages.build_url_path, app_pages.list_names())}
+    names = {"", NO_PAGE, *map(app_pages.build_url_path, app_pages.list_names())}
     return path.startswith(folder) and path.removeprefix(folder) in names
 
 

@@ -135,6 +135,7 @@ def test_a_request_for_an_old_address_is_answered_with_the_new_one() -> None:
     [
         ("/", "", True),
         ("/gpu-hours", "", True),
+        ("/no-page", "", True),
         ("/gpu-hours/", "", False),
         ("/gpu_hours", "", False),
         ("/fleet/costs/", "fleet/costs", True),
@@ -151,10 +152,20 @@ def test_a_page_is_the_address_from_which_its_document_finds_its_scripts(
     assert web_app.is_page(path, base_path) == answer
 
 
+def test_the_document_of_a_page_says_where_the_server_is_before_any_script() -> None:
+    """Else the client tries the page's own folder too: four errors in the browser's console."""
+    document = web_app.DOCUMENT
+    assert web_app.BACKEND in document
+    assert document.index(web_app.BACKEND) < document.index("/DataFrame.")
+    inline = web_app.BACKEND.removeprefix("<script>").removesuffix("</script>")
+    digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in web_app.build_policy(document)
+
+
 def test_the_document_of_a_page_names_the_scripts_of_its_elements() -> None:
     files = ["Selectbox.a1.js", "SelectboxOther.b.js", "DataFrame.-c.js", "DataFrame.css"]
     index = web_app.add_early_scripts("<head>\n  </head>", files)
-    assert index.count("<script") == 2
+    assert index.count("<script type") == 2
     assert index.index("/Selectbox.a1.js") < index.index("/DataFrame.-c.js")
     for name in web_app.EARLY_SCRIPTS:
         assert f"./static/js/{name}." in web_app.DOCUMENT, "this Streamlit has the script"

@@ -168,3 +168,12 @@ def test_the_runbook_has_every_alert_and_says_what_to_do() -> None:
         severity, _, action = section.strip().partition(" ")
         assert severity == f"**{alert['labels']['severity'].capitalize()}.**"
         assert len(action.split()) > 3
+
+
+def test_each_alert_has_a_name_of_its_own_and_one_section_of_the_runbook() -> None:
+    names = [alert["alert"] for alert in alerts()]
+    sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert sorted(names) == sorted(set(names))
+    assert sorted(sections) == sorted(names)
+    anchors = [alert["annotations"]["runbook"] for alert in alerts()]
+    assert anchors == [f"docs/runbook.md#{name.lower()}" for name in names]
