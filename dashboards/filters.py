@@ -1,6 +1,6 @@
 """Choose window, filters, search and refresh: one row at the top of every page, in the URL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -73,6 +73,24 @@ def list_names(extent: extents.DataExtent) -> dict[str, tuple[str, ...]]:
         extents.read_names, _parse_days(extent.samples)
     )
     return names
+
+
+def has_several_clusters(request: page.PageRequest) -> bool:
+    """Return whether rows of a page may be of several clusters: each has to name its own."""
+    if request.filters.cluster:
+        return False
+    return len(list_names(request.extent).get("cluster", ())) > 1
+
+
+def add_cluster(
+    columns: Mapping[str, Any], request: page.PageRequest, after: str = "workload"
+) -> dict[str, Any]:
+    """Return the columns of a table, with that of the cluster where the fleet has several."""
+    added = {"cluster": page.name("cluster", "small")} if has_several_clusters(request) else {}
+    columns_with: dict[str, Any] = {}
+    for name, column in columns.items():
+        columns_with |= {name: column, **(added if name == after else {})}
+    return columns_with
 
 
 def read_window(

@@ -76,8 +76,8 @@ def read_hints(
 ) -> list[dict[str, Any]]:
     """Return advice that only the owner can follow, the largest saving first, with lines to write.
 
-    Columns: id, analyzer, kind, workload, team, evidence, verb, effort, gpu_hours, usd, why,
-    caution, details, and lines: format, framework, line, source.
+    Columns: id, analyzer, kind, cluster, workload, team, evidence, verb, effort, gpu_hours, usd,
+    why, caution, details, and lines: format, framework, line, source.
     """
     steps = (*ADVICE, "owner_workloads/hints")
     parameters = {"analyzers": [*HINTS], "owners": [*owners], "most": MOST}

@@ -10,7 +10,7 @@ from dashboards.reports.document import (
     ReportSection,
     TextBlock,
 )
-from dashboards.reports.report_request import ReportRequest, build_table
+from dashboards.reports.report_request import ReportRequest, add_cluster, build_table
 
 STATES = (
     ReportColumn("state", "state"),
@@ -95,14 +95,16 @@ def build_waterfall_section(
     )
 
 
-def build_advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
-    """Return the advice, a row per workload, the largest saving first."""
+def build_advice(
+    request: ReportRequest, rows: list[dict[str, object]], clusters: int
+) -> tuple[Block, ...]:
+    """Return the advice, a row per workload of so many clusters, the largest saving first."""
     if not rows:
         return (
             TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),
         )
     return (
-        build_table(request, rows, ADVICE, total=("gpu_hours", "usd")),
+        build_table(request, rows, add_cluster(ADVICE, clusters), total=("gpu_hours", "usd")),
         TextBlock(
             ("No GPU-hour is saved twice: each line saves this much on top of those above it.",),
             small=True,

@@ -130,7 +130,9 @@ def document(request: ReportRequest) -> ReportDocument:
             *_change_section(request),
             _build_owner_section(request, owners),
             _build_chargeback_section(request),
-            ReportSection("What to do", common_sections.build_advice(request, advice)),
+            ReportSection(
+                "What to do", common_sections.build_advice(request, advice, figures.totals.clusters)
+            ),
             common_sections.build_saving(request, stages, figures.verified),
             *_build_budget_section(request, month),
             *_build_commitment_section(request),

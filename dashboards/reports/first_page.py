@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dashboards.figures import analysis_runs, inbox, overview, savings
-from dashboards.reports import amounts
+from dashboards.reports import amounts, report_request
 from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
 from dashboards.reports.report_request import ReportRequest
@@ -61,13 +61,12 @@ def order_by_dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     )
 
 
-def list_actions(rows: list[dict[str, Any]]) -> ReportTable | None:
-    """Return the actions that save most; None = there is none."""
+def list_actions(rows: list[dict[str, Any]], clusters: int) -> ReportTable | None:
+    """Return the actions that save most, of so many clusters; None = there is none."""
     if not rows:
         return None
-    return ReportTable(
-        ACTION_COLUMNS, order_by_dollars(rows)[:ACTIONS], max(0, len(rows) - ACTIONS)
-    )
+    columns = report_request.add_cluster(ACTION_COLUMNS, clusters)
+    return ReportTable(columns, order_by_dollars(rows)[:ACTIONS], max(0, len(rows) - ACTIONS))
 
 
 def read_before(request: ReportRequest) -> PeriodBefore:

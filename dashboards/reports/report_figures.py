@@ -78,7 +78,7 @@ def build_report(
         verdict=first_page.write_verdict(
             request, figures.totals, figures.stages, figures.before, figures.advice
         ),
-        actions=first_page.list_actions(figures.advice),
+        actions=first_page.list_actions(figures.advice, figures.totals.clusters),
         first=(ReportChart(chart, daily_text),),
         sections=(*sections, common_sections.build_notes(figures.paid)),
     )

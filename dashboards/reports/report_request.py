@@ -135,6 +135,13 @@ def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str,
     return tuple(sentences)
 
 
+def add_cluster(columns: Sequence[ReportColumn], clusters: int) -> tuple[ReportColumn, ...]:
+    """Return the columns with the cluster after the workload, where rows are of several."""
+    at = [c.name for c in columns].index("workload") + 1
+    added = [ReportColumn("cluster", "cluster")] if clusters > 1 else []
+    return (*columns[:at], *added, *columns[at:])
+
+
 def build_table(
     request: ReportRequest,
     rows: pa.Table | Sequence[Mapping[str, Any]],

@@ -96,6 +96,7 @@ def document(request: ReportRequest) -> ReportDocument:
     looking = data_health.read_collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
+    inbox_columns = report_request.add_cluster(INBOX, figures.totals.clusters)
     known_share = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
     return report_figures.build_report(
         request,
@@ -152,7 +153,10 @@ def document(request: ReportRequest) -> ReportDocument:
         sections=(
             ReportSection(
                 "Findings by dollars over disruption",
-                (build_table(request, figures.advice, INBOX, total=SAVES), _explain_reading()),
+                (
+                    build_table(request, figures.advice, inbox_columns, total=SAVES),
+                    _explain_reading(),
+                ),
             ),
             _build_fleet(request, now),
             common_sections.build_waterfall_section(request, waterfall_total, stages, paid),

@@ -129,7 +129,11 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
             common_sections.build_waterfall_section(request, waterfall_total, stages, figures.paid),
             ReportSection(
-                "What to do", (*common_sections.build_advice(request, advice), _write_absence())
+                "What to do",
+                (
+                    *common_sections.build_advice(request, advice, figures.totals.clusters),
+                    _write_absence(),
+                ),
             ),
             common_sections.build_saving(request, stages, figures.verified),
         ),

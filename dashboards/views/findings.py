@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import action_buttons, data, links, page
+from dashboards import action_buttons, data, filters, links, page
 from dashboards.detail_words import describe_kind
 from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
@@ -105,7 +105,7 @@ def show_findings(request: PageRequest) -> None:
     _open_linked(request, rows)
     row = action_buttons.choose(
         [_build_cells(row) for row in rows],
-        WORKLOAD_COLUMNS,
+        filters.add_cluster(WORKLOAD_COLUMNS, request),
         key="finding",
         label="Workload",
         table_name="Workloads by what their findings save",

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import streamlit as st
 
-from dashboards import action_buttons, charts, data, maps, page
+from dashboards import action_buttons, charts, data, filters, maps, page
 from dashboards.detail_words import describe_kind
 from dashboards.figures import anomalies, inbox, timeline
 from dashboards.figures.inbox import FindingChoice, FindingDetail
@@ -71,8 +71,11 @@ def _show_finding(request: PageRequest, row: dict[str, Any]) -> None:
         f"**{escape(kind[:1].upper() + kind[1:])}**, {escape(detail.evidence)}: "
         f"{escape(detail.why, 600)}"
     )
+    where = (
+        f"cluster {escape(detail.cluster, 60)} · " if filters.has_several_clusters(request) else ""
+    )
     page.note(
-        f"{detail.start:%Y-%m-%d %H:%M} to {detail.end:%Y-%m-%d %H:%M} UTC · "
+        f"{where}{detail.start:%Y-%m-%d %H:%M} to {detail.end:%Y-%m-%d %H:%M} UTC · "
         f"{format_hours(detail.gpu_hours)}, {format_money(detail.usd)} wasted · would save "
         f"{format_money(row['usd'])} in this window{_describe_disruption(row)}. "
         f"{_describe_decision(row)}"
@@ -148,8 +151,8 @@ def _show_evidence(request: PageRequest, detail: FindingDetail) -> None:
             "own."
         )
         return
-    filters = msgspec.structs.replace(request.filters, cluster=detail.cluster)
-    rows = data.query(timeline.read_measures, request.window, filters, subject).to_pylist()
+    of_cluster = msgspec.structs.replace(request.filters, cluster=detail.cluster)
+    rows = data.query(timeline.read_measures, request.window, of_cluster, subject).to_pylist()
     if not any(row["activity_pct"] is not None or row["power_w"] is not None for row in rows):
         page.note("Activity and power are unknown: no sample of this window is of its GPUs.")
         return
@@ -176,10 +179,10 @@ def _show_rise(request: PageRequest, detail: FindingDetail) -> None:
     owner_key = {"Team": "team", "Namespace": "namespace"}.get(detail.workload_kind)
     if owner_key is None:
         return
-    filters = msgspec.structs.replace(
+    of_owner = msgspec.structs.replace(
         request.filters, **{"cluster": detail.cluster, owner_key: detail.workload}
     )
-    rows = data.query(anomalies.read_usual, request.window, filters)
+    rows = data.query(anomalies.read_usual, request.window, of_owner)
     if rows.num_rows:
         recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
         page.chart(charts.draw_usual_lines(recent, 180), "Dollars per hour beside the usual ones")

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import action_buttons, data, owner_filter, page
+from dashboards import action_buttons, data, filters, owner_filter, page
 from dashboards.figures import owner_workloads, policy_actions
 from dashboards.page import PageRequest, escape, format_money
 
@@ -68,7 +68,7 @@ def show_coming(request: PageRequest) -> None:
         row["number"] = number
     choice = action_buttons.choose(
         busy,
-        COMING,
+        filters.add_cluster(COMING, request, after="subject"),
         key="case",
         label="Workload",
         table_name="What will happen, the soonest first",
@@ -132,7 +132,7 @@ def show_actions_taken(request: PageRequest) -> None:
         return
     choice = action_buttons.choose(
         rows.to_pylist(),
-        ACTION_COLUMNS,
+        filters.add_cluster(ACTION_COLUMNS, request, after="subject"),
         key="action",
         label="Action",
         table_name="What was done, the newest first",

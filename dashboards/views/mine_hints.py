@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import action_buttons, data, owner_filter, page
+from dashboards import action_buttons, data, filters, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, escape, format_hours, format_money
 
@@ -55,7 +55,7 @@ def show_hints(request: PageRequest) -> None:
     rows = [_build_row(row, n) for n, row in enumerate(hint_rows)]
     choice = action_buttons.choose(
         rows,
-        HINTS,
+        filters.add_cluster(HINTS, request),
         key="hint",
         label="Hint",
         table_name="Hints, what saves most first",

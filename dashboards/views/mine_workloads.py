@@ -1,6 +1,6 @@
 """My workloads: what they cost, how much of it computed, and what is planned for them."""
 
-from dashboards import charts, data, links, owner_filter, page
+from dashboards import charts, data, filters, links, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, format_hours, format_hours_with_share, format_money
 from dashboards.text import count
@@ -57,7 +57,7 @@ def show_workloads(request: PageRequest) -> None:
         )
     page.show_table(
         rows,
-        COLUMNS,
+        filters.add_cluster(COLUMNS, request),
         table_name="My workloads, the most expensive first",
         open_row=lambda row: links.open_timeline(
             cluster=rows[row]["cluster"], workload=rows[row]["workload"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import charts, data, links, page
+from dashboards import charts, data, filters, links, page
 from dashboards.figures import inbox, overview, queues, savings, spend, waste, waterfall
 from dashboards.figures.overview import PeriodTotals
 from dashboards.page import (
@@ -169,12 +169,15 @@ def show_next_steps(request: PageRequest) -> None:
             "`fallow analyze` or `fallow up` find waste and store it.",
         )
         return
+    several = filters.has_several_clusters(request)
     for number, row in enumerate(rows):
+        owner = [escape(row["team"], 40)] if row["team"] not in (None, PLATFORM) else []
+        owner += [f"cluster {escape(row['cluster'], 40)}"] if several else []
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.markdown(
             f"**{format_money(row['usd'])}** {escape(row['verb'] or row['kind'])}: "
             f"{escape(row['workload'])}"
-            + (f" ({escape(row['team'], 40)})" if row["team"] not in (None, PLATFORM) else "")
+            + (f" ({', '.join(owner)})" if owner else "")
             + f", {escape(row['evidence'])}"
         )
         # Each button has a name of its own: five buttons "Open" say nothing to a screen reader.

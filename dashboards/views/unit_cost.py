@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards import charts, data, links, page, tabs
+from dashboards import charts, data, filters, links, page, tabs
 from dashboards.figures import units
 from dashboards.page import PageRequest, format_money
 from fallow.models import PLATFORM
@@ -111,7 +111,7 @@ def draw_runs(request: PageRequest) -> None:
         f"{rows.num_rows:,} runs. Of a run that goes beyond the window only its part in the window "
         "is counted."
     )
-    _show_table(rows, RUNS, "Training and batch runs")
+    _show_table(request, rows, RUNS, "Training and batch runs")
 
 
 def list_served(request: PageRequest) -> None:
@@ -121,11 +121,14 @@ def list_served(request: PageRequest) -> None:
     _show_distribution(records, "usd_per_million_tokens", "USD per million tokens", "services")
     _show_distribution(records, "usd_per_million_requests", "USD per million requests", "services")
     _show_rows(
+        request,
         rows,
         SERVED,
         "Services by unit cost",
-        "No service reports how much it served.",
-        "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
+        (
+            "No service reports how much it served.",
+            "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
+        ),
     )
 
 
@@ -135,11 +138,14 @@ def list_trained(request: PageRequest) -> None:
     records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
     _show_distribution(records, "usd_per_million", "USD per million", "jobs")
     _show_rows(
+        request,
         rows,
         TRAINED,
         "Training by unit cost",
-        "No job reports its throughput.",
-        "`prometheus.step_metrics` names metrics of samples or tokens per second.",
+        (
+            "No job reports its throughput.",
+            "`prometheus.step_metrics` names metrics of samples or tokens per second.",
+        ),
     )
 
 
@@ -192,22 +198,28 @@ def _format_dollars(usd: float) -> str:
 
 
 def _show_rows(
-    rows: pa.Table, columns: dict[str, Any], table_name: str, none: str, then: str
+    request: PageRequest,
+    rows: pa.Table,
+    columns: dict[str, Any],
+    table_name: str,
+    missing: tuple[str, str],
 ) -> None:
     """Show rows; if there are none, show that and what to do."""
     if rows.num_rows:
-        _show_table(rows, columns, table_name)
+        _show_table(request, rows, columns, table_name)
     else:
-        page.show_nothing(none, then)
+        page.show_nothing(*missing)
 
 
-def _show_table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
+def _show_table(
+    request: PageRequest, rows: pa.Table, columns: dict[str, Any], table_name: str
+) -> None:
     """Show the most expensive rows, and how many more there are."""
     most_expensive = rows.slice(0, LISTED)
     subjects = most_expensive.select(["cluster", "workload"]).to_pylist()
     page.show_table(
         most_expensive,
-        columns,
+        filters.add_cluster(columns, request),
         table_name=table_name,
         open_row=lambda row: links.open_timeline(**subjects[row]),
     )

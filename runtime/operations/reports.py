@@ -211,7 +211,8 @@ def _write_actions(document: "ReportDocument") -> list[str]:
     for number, row in enumerate(table.rows, 1):
         cells = {c.name: format_cell(row[c.name], c) for c in table.columns}
         saves = f"{cells['usd']}, {cells['gpu_hours']} GPU-hours"
+        place = f" in {cells['cluster']}" if "cluster" in cells else ""
         lines.append(
-            f"{number}. {cells['team']}: {cells['verb']} {cells['workload']} (saves {saves})"
+            f"{number}. {cells['team']}: {cells['verb']} {cells['workload']}{place} (saves {saves})"
         )
     return [f"{ACTIONS_TITLE}:", *lines]

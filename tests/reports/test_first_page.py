@@ -64,7 +64,7 @@ def test_first_page_has_a_verdict_and_the_three_dearest_actions(views: Warehouse
     text = write(views, WINDOW).summary
     verdict = r"^[0-9.]+% of the \$[0-9,.]+ paid was wasted, .* 3 workloads could save"
     assert re.search(verdict, text, re.MULTILINE)
-    action = r"^[0-9]\. \S+: (\S+) \S+ \(saves \$([0-9.]+), "
+    action = r"^[0-9]\. \S+: (\S+) \S+ in alpha \(saves \$([0-9.]+), "
     assert re.findall(action, text, re.MULTILINE) == [
         ("suspend", "3.50"),
         ("suspend", "2.50"),
@@ -88,3 +88,27 @@ def test_a_mail_s_body_is_the_first_page(tmp_path: Path, views: Warehouse) -> No
     body = mail.get_body().get_content()
     for words in ("paid was wasted", "Verified saved: ", "change unknown", "1. "):
         assert words in body
+
+
+@pytest.mark.parametrize("audience", ["finance", "sre"])
+def test_actions_name_their_cluster_where_the_fleet_has_several(
+    audience: str, views: Warehouse
+) -> None:
+    fleet, one = (
+        reports.produce(
+            views, Settings(), audience=audience, cluster=cluster, window=WINDOW, fmt="md", now=END
+        )
+        for cluster in (None, "alpha")
+    )
+    action = r"^1\. \S+: suspend (\S+)(.*) \(saves"
+    assert [re.findall(action, report.summary, re.MULTILINE)[0][1] for report in (fleet, one)] == [
+        " in alpha",
+        "",
+    ]
+    heads = [
+        [line for line in report.body.decode().splitlines() if line.endswith("| saves |")]
+        for report in (fleet, one)
+    ]
+    assert len(heads[0]) == len(heads[1]) == 2, "the first page's actions, and all advice"
+    assert all("| cluster |" in line for line in heads[0])
+    assert not any("| cluster |" in line for line in heads[1])

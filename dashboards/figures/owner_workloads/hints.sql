@@ -3,6 +3,7 @@ SELECT
     a.id,
     a.analyzer,
     a.kind,
+    a.cluster,
     a.workload,
     a.team,
     a.evidence,
