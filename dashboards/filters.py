@@ -13,7 +13,7 @@ from fallow.errors import UsageError
 from fallow.window import Window
 from warehouse import coverage
 
-WINDOWS = ("24h", "7d", "30d", "month", "90d")
+WINDOWS = ("24h", "7d", "30d", *coverage.MONTHS, "90d")
 DEFAULT = WINDOWS[1]
 REFRESH_S = {"off": None, "1m": 60, "5m": 300}
 NAMED = timedelta(days=31)
@@ -101,21 +101,10 @@ def read_window(
     hour = Window(now - coverage.HOUR, now).whole().end
     end = min(newest.end, hour) if newest else min(extent.samples.end, now)
     try:
-        return parse_window(text, now, end).whole()
+        return coverage.parse_window(text, now, end).whole()
     except UsageError as error:
         page.complain(error)
         return None
-
-
-def parse_window(text: str, now: datetime, end: datetime) -> Window:
-    """Read `7d` (until `end`), `month` (the month of `end`, until `end`) or `START/END`.
-
-    Raises:
-        UsageError: the text is none of these, or the window is empty.
-    """
-    if text == "month":
-        return Window(_find_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
-    return coverage.parse_window(text, now, end)
 
 
 def _choose_window(extent: extents.DataExtent) -> str:
@@ -127,8 +116,8 @@ def _choose_window(extent: extents.DataExtent) -> str:
         accept_new_options=True,
         bind="query-params",
         width=105,
-        help="7d (until the newest hour in the ledger), 7d/now, or START/END such as "
-        "2026-11-01/2026-11-08 (UTC)",
+        help="7d (until the newest hour in the ledger), 7d/now, month (so far), last-month, or "
+        "START/END such as 2026-11-01/2026-11-08 (UTC)",
     )
     with st.popover("Dates", icon=":material/calendar_month:"):
         last = extent.samples.end - timedelta(microseconds=1)

@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window, format_duration, parse_duration, parse_timestamp
 from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
+MONTH, LAST_MONTH = MONTHS = ("month", "last-month")
+"""Windows that are calendar months: this one so far, and the whole one before it."""
 STALE = 3
 """Intervals after which data are stale. One late scrape must not make them stale."""
 
@@ -138,12 +141,28 @@ def measure_coverage(
 
 
 def parse_window(text: str, now: datetime, end: datetime) -> Window:
-    """Read `7d` (this long until `end`) or `START/END` (timestamps, `now`, or durations ago).
+    """Read `7d` (this long until `end`), a month or `START/END`.
+
+    `month`: the calendar month (UTC) of `end`, until `end`; `last-month`: the whole one before it.
+    START and END: timestamps, `now`, or durations ago.
 
     Raises:
-        UsageError: the text is neither, or the window is empty.
+        UsageError: the text is none of these, or the window is empty.
     """
+    if text in MONTHS:
+        first = _find_month(end)
+        return Window(first, end) if text == MONTH else Window(_find_month(first), first)
     if "/" not in text:
-        return Window.last(parse_duration(text), now=end)
+        try:
+            return Window.last(parse_duration(text), now=end)
+        except UsageError as error:
+            hint = f"windows: 7d and other durations, {', '.join(MONTHS)}, START/END"
+            raise UsageError(error.message, hint=hint) from error
     start, _, until = text.partition("/")
     return Window(parse_timestamp(start, now=now), parse_timestamp(until or "now", now=now))
+
+
+def _find_month(end: datetime) -> datetime:
+    """Return the first midnight of the month that ends at a time or is not over yet."""
+    last = end - timedelta(microseconds=1)
+    return last.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 
-WINDOW = "7d (until the newest hour in the ledger), or START/END"
+WINDOW = "7d (until the newest hour in the ledger), month, last-month, or START/END"
 UNTIL = "now, or a time: where --window 7d ends instead"
 
 

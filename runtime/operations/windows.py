@@ -67,10 +67,10 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
 
 
 def parse(text: str, now: datetime) -> Window:
-    """Read `7d` (the last seven days) or `START/END` (timestamps, or durations ago).
+    """Read a window as `coverage.parse_window` does, with relative ones until now.
 
     Raises:
-        UsageError: the text is neither, or the window is empty.
+        UsageError: the text is no window, or it is empty.
     """
     return coverage.parse_window(text, now, now)
 
@@ -169,7 +169,7 @@ def find_covered_hours(
         note = format_window(window)
     covered = coverage.measure_coverage(views, window, newest.behind if newest else {}, cluster)
     note += f"; {covered.spoken}"
-    if relative and now > window.end:
+    if relative and now > window.end and text != coverage.LAST_MONTH:
         age = format_duration((now - window.end).total_seconds())
         note += f"; the newest hour in the ledger ended {age} ago"
     stale = coverage.name_stale(coverage.read_ages(views, cluster), now, every)

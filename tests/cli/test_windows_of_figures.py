@@ -108,6 +108,30 @@ def test_whole_hours_are_named_as_they_were_requested(
     assert "2026-03-01 13:00 to 2026-03-01 15:00 UTC (2h)" in ran.err
 
 
+def test_the_calendar_months_of_finance_are_windows_of_the_command_line(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    february_end = NOON.replace(hour=0)
+    put(february_end - timedelta(hours=3), february_end + timedelta(hours=2))
+    at(NOON)
+    for text, start, end, hours in (
+        ("month", "2026-03-01T00:00:00Z", "2026-03-01T02:00:00Z", 2),
+        ("last-month", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z", 3),
+    ):
+        ran = fallow("spend", "--window", text, "--home", tmp_path / "home", "-o", "json")
+        body = json.loads(ran.out)
+        assert body["window"] == {"start": start, "end": end}, text
+        assert body["total"]["gpu_hours"] == hours * len(PODS), text
+        assert ("the newest hour in the ledger ended 10h ago" in ran.err) is (text == "month")
+    ran = fallow(
+        "report", "finance", "--window", "last-month", "--home", tmp_path / "home", "-o", "md"
+    )
+    assert f"${3 * len(PODS) * RATE}" in ran.out
+    refused = fallow("spend", "--window", "next-month", "--home", tmp_path / "home")
+    assert refused.code == 2
+    assert "month, last-month" in refused.err
+
+
 DAY = {"start": "2026-03-01T18:00:00Z", "end": "2026-03-02T18:00:00Z"}
 """The 24 hours before NOON + 30 h."""
 

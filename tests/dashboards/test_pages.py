@@ -18,7 +18,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import ledger_totals
 from tests.dashboards.drawing import HOSTILE, Draw, elements, hostile_rows, stored, texts
-from warehouse import statements
+from warehouse import coverage, statements
 from warehouse.failures import explain_errors
 from warehouse.lake import Warehouse
 
@@ -209,7 +209,7 @@ DAY_BEFORE = (END - timedelta(days=1)).replace(tzinfo=None)
 def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
     text: str, start: datetime, end: datetime
 ) -> None:
-    assert filters.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
+    assert coverage.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
 
 
 def test_every_figure_of_the_overview_explains_itself(fleet: Settings, draw: Draw) -> None:
@@ -259,8 +259,8 @@ def test_a_search_asks_for_the_timeline(fleet: Settings, draw: Draw) -> None:
 def test_month_is_the_one_that_the_data_end_in() -> None:
     first = datetime(2026, 11, 1, tzinfo=UTC)
     later = first + timedelta(days=40)
-    assert filters.parse_window("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
-    assert filters.parse_window("month", later, first + timedelta(hours=1)).start == first
+    assert coverage.parse_window("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert coverage.parse_window("month", later, first + timedelta(hours=1)).start == first
 
 
 def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
