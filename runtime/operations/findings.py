@@ -108,6 +108,7 @@ def build_row(ranked: "RankedFinding") -> dict[str, Any]:
         "namespace": subject.namespace,
         "workload": f"{subject.workload_kind}/{subject.workload}",
         "team": subject.team,
+        "cluster": subject.cluster,
         "start": finding.window.start.replace(tzinfo=None),
         "end": finding.window.end.replace(tzinfo=None),
         "gpu_hours": finding.gpu_hours,

@@ -48,7 +48,8 @@ SPEND_COLUMNS: dict[str, pa.DataType] = {
 """Columns of a spend table and their types, also where there are no rows."""
 FINDING_COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(
-        ("id", "analyzer", "kind", "evidence", "namespace", "workload", "team"), pa.string()
+        ("id", "analyzer", "kind", "evidence", "namespace", "workload", "team", "cluster"),
+        pa.string(),
     ),
     "start": TIME, "end": TIME, "gpu_hours": HOURS, "usd": USD, "effort": pa.string(),
     "impact": pa.string(), "saves_gpu_hours": HOURS, "saves_usd": USD, "saving": pa.string(),

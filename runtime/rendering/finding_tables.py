@@ -32,7 +32,7 @@ CLASSES = {
     None: "to know: nothing is recommended",
 }
 TERMINAL_COLUMNS = (
-    "id", "impact", "analyzer", "kind", "evidence", "namespace", "workload", "team",
+    "id", "impact", "analyzer", "kind", "evidence", "cluster", "namespace", "workload", "team",
     "gpu_hours", "usd", "saves_usd", "do",
 )  # fmt: skip
 """The columns that fit on a terminal; `-o csv` has every column."""
@@ -81,8 +81,9 @@ def render_analysis(
 ) -> str:
     """Return findings by effort class, the `top` most expensive of each, and their waterfall."""
     parts: list[tuple[str, Rows]] = []
+    several = len({row.finding.subject.cluster for row in ranked}) > 1
     for effort, title in CLASSES.items():
-        rows = [_build_finding_row(row) for row in ranked if row.effort == effort]
+        rows = [_build_finding_row(row, several) for row in ranked if row.effort == effort]
         if rows:
             top_rows = rows[:top] if top else rows
             counted = (
@@ -153,9 +154,10 @@ def _convert_to_cents(
     }
 
 
-def _build_finding_row(row: "RankedFinding") -> dict[str, Any]:
+def _build_finding_row(row: "RankedFinding", several: bool) -> dict[str, Any]:
+    """Return the row of a terminal, with the cluster where findings are of several."""
     whole = flat(row)
-    return {name: whole[name] for name in TERMINAL_COLUMNS}
+    return {name: whole[name] for name in TERMINAL_COLUMNS if several or name != "cluster"}
 
 
 def _build_waterfall_row(

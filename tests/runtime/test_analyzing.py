@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from analyzers.query_cache import cache_query
@@ -110,6 +111,27 @@ def test_two_that_claim_the_same_hours_save_them_once(warehouse: Warehouse) -> N
     )
     assert result["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
     assert [step["impact"] for step in result["steps"]] == ["high", "low"]
+
+
+def test_findings_of_several_clusters_name_theirs(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    made = analyzer_runs.run_analyzers(warehouse, WINDOW, {"pools": Found("pools")})
+    [here] = made.ranked
+    subject = msgspec.structs.replace(here.finding.subject, cluster="west")
+    there = msgspec.structs.replace(
+        here, finding=msgspec.structs.replace(here.finding, subject=subject)
+    )
+    one, both = (
+        finding_tables.render_analysis(ranked, made.waterfall, "table").splitlines()
+        for ranked in ([here], [here, there])
+    )
+    heads = [next(line for line in lines if line.startswith("ID ")) for lines in (one, both)]
+    assert ["CLUSTER" in head for head in heads] == [False, True]
+    assert [line for line in both if " west " in line]
+    assert len(heads[1]) <= 80
+    assert findings.build_row(there)["cluster"] == "west"
 
 
 def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse: Warehouse) -> None:
