@@ -1,8 +1,9 @@
 """Return every gate's answer about one case under one policy, and what would have to change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from shlex import quote
 
 import msgspec
 
@@ -67,15 +68,20 @@ def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
     Raises:
         UsageError: the text matches no workload, or several.
     """
-    by_name = {format_subject(s): s for s in subjects}
-    as_on_pages = {f"{s.namespace}/{s.workload_kind}/{s.workload}": s for s in by_name.values()}
-    if text in by_name or text in as_on_pages:
-        return by_name.get(text) or as_on_pages[text]
+    by_name: dict[str, dict[str, Subject]] = {}
+    as_on_pages: dict[str, str] = {}
+    for s in subjects:
+        name = format_subject(s)
+        by_name.setdefault(name, {})[s.cluster] = s
+        as_on_pages[f"{s.namespace}/{s.workload_kind}/{s.workload}"] = name
+    exact = as_on_pages.get(text, text)
+    if exact in by_name:
+        return _choose_cluster(exact, by_name[exact])
     lower_text = text.lower()
     for is_match in (_is_ending, _is_within):
         matches = sorted(name for name in by_name if is_match(name.lower(), lower_text))
         if len(matches) == 1:
-            return by_name[matches[0]]
+            return _choose_cluster(matches[0], by_name[matches[0]])
         if matches:
             raise UsageError(f"{text!r} may be several workloads", hint=_format_list(matches))
     raise UsageError(
@@ -86,6 +92,16 @@ def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
 def format_subject(subject: Subject) -> str:
     """Format a workload as Kind/namespace/name."""
     return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
+
+
+def _choose_cluster(name: str, by_cluster: Mapping[str, Subject]) -> Subject:
+    clusters = sorted(by_cluster)
+    if len(clusters) > 1:
+        named = f"{', '.join(clusters[:-1])} and {clusters[-1]}"
+        raise UsageError(
+            f"{name} is in {named}", hint=f"name one of them: --cluster {quote(clusters[0])}"
+        )
+    return by_cluster[clusters[0]]
 
 
 def _is_ending(name: str, text: str) -> bool:

@@ -38,6 +38,9 @@ def keep_workload(
             f"{workload!r} is no workload", hint="write Kind/namespace/name: Notebook/team-a/nb-1"
         )
     kind, space, name = parts
+    if kind == kind.lower() and space != space.lower():  # namespace/Kind/name, as pages write it
+        kind, space = space, kind
+        workload = f"{kind}/{space}/{name}"
     kind_info = read_kinds().get(kind)
     api_kind, group = (kind_info.api_kind, kind_info.group) if kind_info else (kind, None)
     path = cluster.collection(api_kind, group, space)

@@ -167,7 +167,8 @@ def explain_why_not(
     # If the data end in the past, the recent workloads are those of their last day.
     last = at if extent is None else min(at, extent.end)
     subject = find_subject(
-        workload, [*(f.finding.subject for f in facts), *_list_recent_workloads(warehouse, last)]
+        workload,
+        [*(f.finding.subject for f in facts), *_list_recent_workloads(warehouse, last, cluster)],
     )
     key = _build_key(subject)
     mine = [f for f in facts if _build_key(f.finding.subject) == key]
@@ -451,13 +452,15 @@ def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
     return analyzer_runs.load_analyzers(settings, names)[names[0]]
 
 
-def _list_recent_workloads(warehouse: "Warehouse", at: datetime) -> list[Subject]:
+def _list_recent_workloads(
+    warehouse: "Warehouse", at: datetime, cluster: str | None
+) -> list[Subject]:
     """Return the workloads that held GPUs in the day before a time."""
     rows = warehouse.query(
         "SELECT DISTINCT cluster, namespace, workload_kind, workload FROM allocation "
         'WHERE start < $until AND coalesce("end", $until) >= $since AND workload IS NOT NULL '
-        "ORDER BY ALL",
-        {"since": at - timedelta(days=1), "until": at},
+        "AND ($cluster IS NULL OR cluster = $cluster) ORDER BY ALL",
+        {"since": at - timedelta(days=1), "until": at, "cluster": cluster},
     ).to_pylist()
     return [Subject(**row) for row in rows]
 

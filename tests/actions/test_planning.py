@@ -176,6 +176,16 @@ def test_who_is_not_clearly_meant_is_asked_for(text: str, message: str, hint: st
     assert hint in (caught.value.hint or "")
 
 
+def test_a_name_that_several_clusters_have_is_no_workload_until_one_is_chosen() -> None:
+    elsewhere = Subject("west", "team-a", "Notebook", "home")
+    for text in ("Notebook/team-a/home", "team-a/Notebook/home", "team-a/home"):
+        with pytest.raises(UsageError, match="Notebook/team-a/home is in c and west") as caught:
+            find_subject(text, [*WORKLOADS, elsewhere])
+        assert caught.value.hint == "name one of them: --cluster c"
+    again = replace(WORKLOADS[0], team="a")
+    assert find_subject("team-a/home", [*WORKLOADS, again]).cluster == "c"
+
+
 def test_cases_of_tests_pass_every_gate() -> None:
     assert finding().verdict == "idle"
     assert plan([WIDE], [case("a")], SPENT, NOW).decisions[0].step == "act"

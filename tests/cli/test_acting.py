@@ -147,9 +147,10 @@ def test_a_wrong_context_names_the_legal_ones(
     assert "test" in ran.err
 
 
-def test_keep_is_an_annotation_and_a_row(site: Site, cli: Fallow) -> None:
+@pytest.mark.parametrize("name", [f"Deployment/{SPACE}/web", f"{SPACE}/Deployment/web"])
+def test_keep_is_an_annotation_and_a_row(site: Site, cli: Fallow, name: str) -> None:
     site.deployment()
-    ran = cli("keep", f"Deployment/{SPACE}/web", "48h")
+    ran = cli("keep", name, "48h")
     assert ran.code == 0, ran
     answer = site.get("Deployment", "web")["metadata"]["annotations"]["fallow.dev/keep-until"]
     until = datetime.fromisoformat(answer)
