@@ -140,19 +140,27 @@ def count_files(warehouse: "Warehouse") -> FileCounts:
 
 
 def compact_warehouse(
-    warehouse: "Warehouse", *, on_step: Callable[[str], None] = lambda _: None
+    warehouse: "Warehouse",
+    *,
+    on_step: Callable[[str], None] = lambda _: None,
+    is_shared: bool = True,
 ) -> CompactionResult:
     """Compact the lake and the cold tier; call `on_step` before and after each step's commit.
 
-    While the cold tier's store is away, only the sweep of its files is left out.
+    While the cold tier's store is away, only the sweep of its files is left out. `is_shared` False:
+    no other process and no query of this one reads meanwhile, so that what was replaced is removed
+    at once.
 
     Raises:
         TemporaryError: the disk is full, or the catalog is not reachable. Completed steps stay
             complete and the next call continues.
     """
-    expired = _run_function(warehouse, "expire_snapshots", on_step)
+    cutoff = _compute_cutoff(warehouse) if is_shared else datetime.max.replace(tzinfo=UTC)
+    expired = _run_function(warehouse, "expire_snapshots", on_step, cutoff)
     with _list_removals(warehouse) as is_allowed:
-        removed = _run_function(warehouse, "cleanup_old_files", on_step) if is_allowed else 0
+        removed = 0
+        if is_allowed:
+            removed = _run_function(warehouse, "cleanup_old_files", on_step, cutoff)
         if is_allowed and count_files(warehouse).replaced > MOST_REPLACED_FILES:
             early_expired, early_removed = _remove_early(warehouse, on_step)
             expired, removed = expired + early_expired, removed + early_removed
@@ -251,11 +259,12 @@ def _compute_cutoff(warehouse: "Warehouse") -> datetime:
     )
 
 
-def _run_function(warehouse: "Warehouse", function: str, on_step: Callable[[str], None]) -> int:
+def _run_function(
+    warehouse: "Warehouse", function: str, on_step: Callable[[str], None], before: datetime
+) -> int:
     with warehouse.transaction() as cursor:
         rows = cursor.execute(
-            f"CALL ducklake_{function}('lake', older_than => $before)",
-            {"before": _compute_cutoff(warehouse)},
+            f"CALL ducklake_{function}('lake', older_than => $before)", {"before": before}
         ).fetchall()
         on_step(f"{function} done")
     on_step(f"{function} committed")
@@ -288,7 +297,8 @@ def _remove_early(warehouse: "Warehouse", on_step: Callable[[str], None]) -> tup
             {"before": before},
         )
     on_step("early removal prepared")
-    return len(old), _run_function(warehouse, "cleanup_old_files", on_step)
+    cutoff = _compute_cutoff(warehouse)
+    return len(old), _run_function(warehouse, "cleanup_old_files", on_step, cutoff)
 
 
 def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:

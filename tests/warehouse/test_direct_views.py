@@ -1,6 +1,7 @@
 """Tables of a few files are read without asking the catalog for them, and nothing differs."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,10 @@ from fallow.tables import Batch, list_columns
 from warehouse.lake import Warehouse
 from warehouse.maintenance import compact_warehouse
 from warehouse.rollup import roll_up
+from warehouse.views import direct
 
 START = datetime(2026, 11, 20, 6)  # noqa: DTZ001  (tables hold naive UTC)
+COMMITS = 8
 SUM = "SELECT count(*) AS n, sum(gpu_util_pct) AS s FROM sample"
 
 
@@ -51,7 +54,24 @@ def query_again(warehouse: Warehouse, sql: str, **parameters: Any) -> pa.Table:
 
 
 def list_direct(warehouse: Warehouse) -> frozenset[str]:
-    return warehouse._views._direct._current.names
+    return frozenset(warehouse._views._direct._current.files)
+
+
+def list_copied(warehouse: Warehouse) -> set[str]:
+    views = warehouse._views._direct._current.views
+    return {name for name, kind in views.items() if kind == "copy"}
+
+
+def query_often(warehouse: Warehouse, sql: str) -> pa.Table:
+    """Return the rows of the last of so many queries that a table of few rows is copied."""
+    for _ in range(5):
+        warehouse.query(sql)
+    return warehouse.query(sql)
+
+
+def delete_device(warehouse: Warehouse, device: str) -> None:
+    with warehouse.transaction() as cursor:
+        cursor.execute(f"DELETE FROM sample WHERE device = '{device}'")
 
 
 def read_log(warehouse: Warehouse, sql: str) -> list[str]:
@@ -139,3 +159,91 @@ def test_a_table_that_was_updated_has_its_own_columns_only(warehouse: Warehouse)
     rows = query_again(warehouse, "FROM device")
     assert "device" in list_direct(warehouse)
     assert rows.column_names == [c.name for c in list_columns("device")]
+
+
+def test_a_table_of_few_rows_that_is_read_again_is_copied_with_its_rows_and_columns(
+    warehouse: Warehouse,
+) -> None:
+    delete_device(warehouse, "a")
+    roll_up(warehouse)
+    for name in ("sample", "rollup_5m", "rollup_1h", "device", "address"):
+        sql = f"SELECT * FROM {name}"
+        rows = query_often(warehouse, sql)
+        with warehouse.snapshot() as cursor:
+            expected = cursor.execute(f"FROM lake.main.{name}").to_arrow_table()
+        assert rows.schema == expected.schema, name
+        assert rows.to_pylist() == expected.to_pylist(), name
+    assert list_copied(warehouse) == {"sample", "rollup_5m", "rollup_1h", "device"}
+    query_often(warehouse, SUM)
+    assert not [t for t in read_log(warehouse, SUM) if "ducklake_data_file" in t]
+
+
+def test_a_copy_serves_until_a_commit_changes_its_table(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    with Warehouse.open(settings) as reader:
+        assert query_often(reader, SUM)["n"].to_pylist() == [4]
+        copy = reader._views._direct._copies._small["sample"].copy
+        assert copy
+        warehouse.ingest(
+            [Batch.of("node", {"cluster": ["c"], "node": ["n"], "last_seen": [START]})]
+        )
+        assert query_often(reader, SUM)["n"].to_pylist() == [4]
+        assert reader._views._direct._copies._small["sample"].copy == copy
+        delete_device(warehouse, "a")  # no new data file: the rows that are deleted have one
+        assert reader.query(SUM)["n"].to_pylist() == [2]
+        assert query_often(reader, SUM)["n"].to_pylist() == [2]
+        warehouse.ingest([build_samples(2)])
+        assert reader.query(SUM)["n"].to_pylist() == [4]
+        assert query_often(reader, SUM)["n"].to_pylist() == [4]
+        assert reader._views._direct._copies._small["sample"].copy != copy
+        memory = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'copies'"
+        assert reader._connection.execute(memory).fetchone() == (1,)
+
+
+@pytest.mark.parametrize(("most", "copied"), [(4 * 51, True), (4 * 51 - 1, False)])
+def test_a_table_of_many_values_is_not_copied(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, most: int, *, copied: bool
+) -> None:
+    assert len(list_columns("sample")) == 51
+    monkeypatch.setattr(direct, "MOST_VALUES", most)
+    query_often(warehouse, SUM)
+    assert ("sample" in list_copied(warehouse)) is copied
+
+
+def test_a_query_sees_one_snapshot_of_copies_and_of_the_lakes_tables_and_the_newest(
+    warehouse: Warehouse, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each commit changes a row of both tables: no query may see one change only, or an old one."""
+    monkeypatch.setattr(direct, "MOST_VALUES", 100)  # `cursor` has 2 columns, `sample` 51
+    both = (
+        "SELECT max(gpu_util_pct)::BIGINT AS lake, (SELECT max(source)::BIGINT FROM cursor) AS copy"
+        " FROM sample"
+    )
+    committed, mixed = [0], 0
+
+    def commit(number: int) -> None:
+        with warehouse.transaction() as cursor:
+            cursor.execute("DELETE FROM cursor")
+            cursor.execute(f"INSERT INTO cursor VALUES ('{number}', NULL)")
+            cursor.execute(f"UPDATE sample SET gpu_util_pct = {number} WHERE device = 'a'")
+        committed[0] = number
+
+    def read(views: Warehouse) -> None:
+        while committed[0] < COMMITS:
+            least = committed[0]
+            (row,) = views.query(both).to_pylist()
+            assert row["lake"] == row["copy"] >= least
+
+    commit(1)
+    with Warehouse.open(settings) as reader, ThreadPoolExecutor(2) as pool:
+        readings = [pool.submit(read, each) for each in (warehouse, reader)]
+        for number in range(2, COMMITS + 1):
+            (row,) = query_often(warehouse, both).to_pylist()
+            assert row == {"lake": number - 1, "copy": number - 1}
+            kinds = warehouse._views._direct._current.views
+            mixed += (kinds.get("cursor"), kinds.get("sample")) == ("copy", "lake")
+            commit(number)
+        for reading in readings:
+            reading.result()
+    assert mixed

@@ -101,6 +101,21 @@ def test_small_files_become_one_a_day_and_again_changes_nothing(wh: Warehouse) -
     assert on_disk(wh) == files
 
 
+def test_what_was_replaced_goes_at_once_where_no_other_process_reads(wh: Warehouse) -> None:
+    before, files = everything(wh), on_disk(wh)
+    maintenance.compact_warehouse(wh)
+    assert on_disk(wh) > files
+    maintenance.compact_warehouse(wh, is_shared=False)
+    assert len(on_disk(wh)) == 2
+    assert lying(wh, "retired")[0]["files"] == 0
+    with wh.snapshot() as cursor:
+        known = "SELECT count(*) FROM __ducklake_metadata_lake.ducklake_file_column_stats AS s"
+        ended = f"{known} WHERE s.data_file_id NOT IN (FROM live)"
+        live = "SELECT data_file_id FROM __ducklake_metadata_lake.ducklake_data_file"
+        assert cursor.execute(f"WITH live AS ({live}) {ended}").fetchone() == (0,)
+    assert everything(wh).equals(before)
+
+
 def test_what_was_replaced_stays_for_a_day_and_goes_after(wh: Warehouse, clock: Clock) -> None:
     before = everything(wh)
     files = on_disk(wh)

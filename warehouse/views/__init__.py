@@ -13,6 +13,7 @@ from fallow import tables
 from fallow.resources import read_text
 from warehouse.cold_reach import ColdReach
 from warehouse.sql_access import INTERNAL_TABLES
+from warehouse.views.copies import LAKE_SNAPSHOT
 from warehouse.views.direct import DirectViews
 from warehouse.views.tiers import TierState, create_markers, define_view
 
@@ -87,11 +88,11 @@ class ViewSchemas:
     def _state(self, cursor: duckdb.DuckDBPyConnection) -> tuple[TierState, frozenset[str]]:
         """Return in which tier rows are, and which places of archived files are away."""
         # Most new snapshots are only a new scrape; the first reader of each queries the tier state.
-        row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
+        row = cursor.execute(LAKE_SNAPSHOT).fetchone()
         snapshot = int(row[0]) if row else 0
         latest = self._by_snapshot
         if latest is not None and latest[0] == snapshot:
-            self._direct.refresh(snapshot, frozenset(table for table, _ in latest[1].cold))
+            self._direct.refresh(snapshot, latest[1])
             return latest[1], self.reach.list_away(latest[2])
         bare = tuple(name for (name,) in cursor.execute(_BARE).fetchall())
         rows = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()

@@ -211,7 +211,7 @@ class Enforcer:
             self._store_findings()
         self._number += 1
         if self._number % TURNS_PER_COMPACTION == 0:
-            compact_warehouse(self.warehouse)
+            compact_warehouse(self.warehouse, is_shared=False)
         return self.blocks
 
     def refresh(self, now: datetime) -> datetime:
