@@ -183,7 +183,7 @@ class Warehouse:
 
         Raises: as `query`; UnreadableDaysError only without `on_unreadable`.
         """
-        names = frozenset() if prepare else sql_access.list_read_tables(sql)
+        names = frozenset() if prepare else self._list_read_tables(sql)
         while True:
             try:
                 with self._reading(names) as (cursor, away):
@@ -202,6 +202,18 @@ class Warehouse:
             except StoreAwayError:
                 if not self._views.report_failure():
                     raise
+
+    def _list_read_tables(self, sql: str) -> frozenset[str]:
+        """Return the tables that a text reads; none where it is refused, which `query` explains."""
+        if names := sql_access.list_read_tables(sql):
+            return names
+        cursor = self._cursor()
+        try:
+            with suppress(FallowError, duckdb.Error):
+                sql_access.check_select(cursor, sql)
+        finally:
+            cursor.close()
+        return sql_access.list_read_tables(sql)
 
     def list_away(self, places: Iterable[str]) -> frozenset[str]:
         """Return which places of archived files cannot be read at present."""

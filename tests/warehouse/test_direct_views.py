@@ -93,13 +93,19 @@ def test_a_query_of_a_known_snapshot_asks_the_catalog_only_for_the_snapshot(
     assert not [text for text in texts if "ducklake_data_file" in text]
 
 
+def test_a_text_that_is_new_is_direct_as_well(warehouse: Warehouse) -> None:
+    query_again(warehouse, SUM)
+    texts = read_log(warehouse, "SELECT min(sample.ts) AS first_and_only FROM sample")
+    assert any("max(snapshot_id)" in text for text in texts)
+    assert not [text for text in texts if "ducklake_data_file" in text]
+
+
 def test_the_rows_and_columns_of_every_table_are_those_of_the_lake(warehouse: Warehouse) -> None:
     query_again(warehouse, SUM)
     direct = list_direct(warehouse)
     assert {"sample", "rollup_5m", "rollup_1h", "device", "node", "ledger"} <= direct
     for name in sorted(direct):
         sql = f"SELECT * FROM {name}"
-        warehouse.query(sql)  # the first run of a text asks the lake
         rows = warehouse.query(sql)
         with warehouse.snapshot() as cursor:
             expected = cursor.execute(f"FROM lake.main.{name}").to_arrow_table()
