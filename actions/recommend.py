@@ -23,6 +23,7 @@ from fallow.case_identity import get_judged_part
 from fallow.models import Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
+from warehouse.queue.suspensions import RESUMABLE_KINDS
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
@@ -98,7 +99,7 @@ def stop_verbs() -> frozenset[str]:
 
 def list_restartable_kinds() -> frozenset[str]:
     """Return the kinds that can be restarted through their controller's own handle."""
-    return frozenset({"Job", "JobSet", "MPIJob", "PyTorchJob", "RayJob", "VolcanoJob"})
+    return RESUMABLE_KINDS
 
 
 def choose_restart(facts: Facts, verbs: Collection[str]) -> Facts:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from actions.facts.coverage import WorkloadCoverage, limit_coverage
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
+from actions.facts.resumption import SUSPENDED, SuspendedJobs
 from actions.recommend import STALLED, recommend
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
@@ -65,20 +66,25 @@ def gather_facts(
         WorkloadCoverage(views, with_advice, now),
     )
     incidents = JobIncidents(views, [f for f in with_advice if f.kind == STALLED], now, queue)
+    suspended = SuspendedJobs(views, with_advice, now)
     single_histories = _select_single_histories(histories)
     cases = []
     for finding, advice in advised:
-        facts = build_facts(
-            fleet_state,
-            finding,
-            advice[0],
-            now,
-            pending=queue,
-            samples=samples,
-            quotas=quotas,
-            held_gpus=coverage.of(finding),
-            incidents=incidents if finding.kind == STALLED else None,
-        )
+        if finding.kind == SUSPENDED:
+            inventory = samples.clusters.get(finding.subject.cluster)
+            facts = suspended.build_facts(fleet_state, finding, advice[0], now, inventory)
+        else:
+            facts = build_facts(
+                fleet_state,
+                finding,
+                advice[0],
+                now,
+                pending=queue,
+                samples=samples,
+                quotas=quotas,
+                held_gpus=coverage.of(finding),
+                incidents=incidents if finding.kind == STALLED else None,
+            )
         cases.append(_add_history(facts, single_histories.get(finding.id)))
     return cases
 

@@ -21,6 +21,9 @@ from fallow.clock_steps import ClockSteps
 from fallow.errors import UsageError
 
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
+RESUME = "resume"
+"""Capability of an action that starts again what another one suspended."""
+_NOT_RESUMED = frozenset({"refused", "failed"})
 
 
 class JournalState(JournalledCases):
@@ -124,7 +127,22 @@ class JournalState(JournalledCases):
             and state.ended is None
             and state.action.at >= since
             and not state.is_open
+            and self.resumed_at(state) is None
         ]
+
+    def resumed_at(self, state: ActionState) -> datetime | None:
+        """Return when a later action of Fallow resumed what an action suspended; None = none."""
+        return min(
+            (
+                later.action.at
+                for later in self._by_subject.get(state.workload, [])
+                if later.action.at > state.action.at
+                and later.action.intent.capability == RESUME
+                and later.has_written
+                and not (later.outcome is not None and later.outcome.result in _NOT_RESUMED)
+            ),
+            default=None,
+        )
 
     def uses(self, since: datetime) -> tuple[CountedAction, ...]:
         """Return what counts against budgets since a given time.

@@ -204,6 +204,11 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
             f"action {action.id} is under way: what became of it is not known yet",
             hint="try again in a minute",
         )
+    if resumed_at := context.record.resumed_at(state):
+        raise RefusedError(
+            f"action {action.id} was taken back already: Fallow resumed it at "
+            f"{_format_minute(resumed_at)}"
+        )
     if not state.writes.took or (outcome is not None and outcome.result in ("refused", "failed")):
         raise RefusedError(f"action {action.id} stands no more: there is nothing to undo")
     if context.elapsed(action.at) > context.settings.watch:

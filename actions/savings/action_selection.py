@@ -17,7 +17,7 @@ def select_actions(
     `watched`: how long after an act its workload is observed; no saving is claimed after that.
     """
     return [
-        _to_measured(state, watched)
+        _to_measured(state, watched, record.resumed_at(state))
         for state in record.actions.values()
         if state.has_written
         and not state.is_canary
@@ -27,7 +27,9 @@ def select_actions(
     ]
 
 
-def _to_measured(state: ActionState, watched: timedelta | None) -> MeasuredAction:
+def _to_measured(
+    state: ActionState, watched: timedelta | None, resumed_at: datetime | None
+) -> MeasuredAction:
     cluster, kind, namespace, name = state.workload
     facts = state.facts
     return MeasuredAction(
@@ -38,7 +40,7 @@ def _to_measured(state: ActionState, watched: timedelta | None) -> MeasuredActio
         workload_kind=kind,
         workload=name,
         at=state.action.at,
-        returned_at=get_return_time(state),
+        returned_at=min(filter(None, (get_return_time(state), resumed_at)), default=None),
         deleted_at=state.ended,
         idle_since=facts.finding.window.start if facts is not None else None,
         is_reversed=_is_reversed(state),

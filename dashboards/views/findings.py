@@ -35,6 +35,7 @@ WORKLOAD_COLUMNS = {
 ANALYZERS = {
     "idle": "Idle GPUs",
     "stalled": "Stalled jobs",
+    "suspended": "Suspended jobs",
     "sizing": "Size of GPUs",
     "scaling": "Scaling of jobs",
     "precision": "Precision and memory",

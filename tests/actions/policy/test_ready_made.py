@@ -36,6 +36,7 @@ NAMES = [
     "rebalance-quota",
     "recycle-sick-nodes",
     "restart-stalled-jobs",
+    "resume-suspended-jobs",
     "right-size-memory",
     "spot-batch",
     "stalled-jobs",
@@ -62,7 +63,7 @@ def policies() -> dict[str, Policy]:
     return {policy.name: policy for policy in read_policies([FOLDER])}
 
 
-def test_they_are_the_twelve_and_each_is_in_the_file_of_its_name(
+def test_they_are_the_thirteen_and_each_is_in_the_file_of_its_name(
     policies: dict[str, Policy],
 ) -> None:
     assert sorted(policies) == NAMES

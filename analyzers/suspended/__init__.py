@@ -1,0 +1,1 @@
+"""Jobs that Fallow suspended, and that can run again."""

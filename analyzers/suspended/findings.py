@@ -1,0 +1,66 @@
+"""Build the findings of suspended jobs that can run again."""
+
+from decimal import Decimal
+
+from analyzers.suspended.judge import ResumeVerdict
+from fallow.models import Finding, Recommendation, Subject, compute_finding_id
+from fallow.window import Window
+
+ANALYZER, KIND = "suspended", "suspended_job"
+RESUME = "resume"
+
+
+def build_finding(verdict: ResumeVerdict, window: Window) -> Finding:
+    """Return the finding of a suspended job that can run again; it frees no hours."""
+    subject, action = build_subject(verdict), verdict.suspension.action
+    since = find_window(verdict, window)
+    nodes = ", ".join(verdict.nodes)
+    return Finding(
+        id=compute_finding_id(ANALYZER, KIND, subject, since.start),
+        analyzer=ANALYZER,
+        kind=KIND,
+        subject=subject,
+        window=since,
+        verdict="wasteful",
+        evidence="confirmed",
+        confidence=0.9,
+        gpu_hours=0.0,
+        usd=Decimal(0),
+        details={
+            "why": verdict.reason,
+            "action": action.id,
+            "policy": action.decision.policy,
+            "gpus": verdict.gpus,
+            "nodes": list(verdict.nodes),
+        },
+        recommendations=(
+            Recommendation(
+                verb=RESUME,
+                target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+                why=f"Fallow suspended it; {verdict.reason}, and its pods fit on {nodes}",
+                reversible=True,
+                undo="suspend it again",
+                caution="it goes on from its last checkpoint; what it holds is paid again",
+            ),
+        ),
+    )
+
+
+def build_subject(verdict: ResumeVerdict) -> Subject:
+    """Return the job, with the nodes of its placement."""
+    cluster, namespace, kind, name = verdict.suspension.key
+    facts = verdict.suspension.facts
+    return Subject(
+        cluster,
+        namespace,
+        kind,
+        name,
+        team=facts.owner if facts else None,
+        nodes=verdict.nodes,
+        models=facts.models if facts else (),
+    )
+
+
+def find_window(verdict: ResumeVerdict, window: Window) -> Window:
+    """Return the time since the stop."""
+    return Window(verdict.suspension.action.at, window.end)

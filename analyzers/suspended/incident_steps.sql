@@ -1,0 +1,13 @@
+-- The stored incidents of a job about the time of its stop, the newest sign first.
+SELECT
+    id,
+    cause,
+    step,
+    evidence
+FROM incident
+WHERE
+    cluster = $cluster
+    AND start < $until::TIMESTAMP
+    AND "end" >= $since::TIMESTAMP
+    AND list_contains(from_json(workloads, '["VARCHAR"]'), $workload)
+ORDER BY "end" DESC, start DESC, id ASC

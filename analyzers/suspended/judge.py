@@ -1,0 +1,153 @@
+"""Judge whether a job that Fallow suspended can run again: its reason ended, and it has room.
+
+suspension ─► unchanged, without pods ─► its reason ended ─► nobody else waits ─► it fits
+Whatever is not known, or contradicts the journal, holds.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import msgspec
+
+from analyzers.suspended.rows import read_ends, read_incident_steps
+from fallow.protocols import Views
+from warehouse.placement.fleet_state import PodRecord, to_micros
+from warehouse.placement.node_capacities import STALE
+from warehouse.queue.reading import QueueReader
+from warehouse.queue.suspensions import Suspension, read_last_pods
+
+STALLED = "stalled_job"
+"""Kind of the findings of jobs that hang: what ends their reason depends on their incident."""
+BEFORE = timedelta(hours=1)
+"""The cause of a hang may have shown its last sign this long before the hang."""
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class ResumeVerdict(msgspec.Struct, frozen=True):
+    """Whether a suspended job can run again, and where."""
+
+    suspension: Suspension
+    hold: str
+    """Why not; empty = it can."""
+    gpus: float = 0.0
+    reason: str = ""
+    """What ended the reason of its stop."""
+    nodes: tuple[str, ...] = ()
+    """The nodes of the placement that was found."""
+
+
+class _HeldError(Exception):
+    """Why a job stays suspended."""
+
+
+class SuspensionJudge:
+    """Judges suspensions at one time."""
+
+    def __init__(self, views: Views, now: datetime) -> None:
+        self._views, self._now, self._at = views, now, to_micros(now)
+
+    def judge(self, suspension: Suspension) -> ResumeVerdict:
+        """Return whether a suspended job can run again."""
+        pods: Sequence[PodRecord] = ()
+        try:
+            pods = self._read_pods(suspension)
+            reason = self._find_end(suspension)
+            nodes = self._place(suspension, pods)
+        except _HeldError as held:
+            return ResumeVerdict(suspension, str(held), sum(pod.gpus for pod in pods))
+        return ResumeVerdict(suspension, "", sum(pod.gpus for pod in pods), reason, nodes)
+
+    def _read_pods(self, suspension: Suspension) -> list[PodRecord]:
+        """Return the pods of before the stop, where nothing contradicts that it is that job."""
+        intent, facts = suspension.action.intent, suspension.facts
+        if facts is None or facts.uid is None or suspension.generation is None:
+            raise _HeldError("the journal does not have the facts of before its stop")
+        if facts.uid != intent.target.uid:
+            raise _HeldError("the journal names two uids of it")
+        if suspension.is_of_kueue:
+            raise _HeldError(
+                "Kueue manages it, and writes its spec itself: whether anybody else changed it "
+                f"is not known (`fallow undo {suspension.action.id}`)"
+            )
+        if any(self._list_present(suspension)):
+            raise _HeldError("it has pods, or its last ones were seen in the last ten minutes")
+        pods = read_last_pods(self._views, suspension)
+        if {pod.workload_uid for pod in pods} != {intent.target.uid}:
+            raise _HeldError("its pods of before the stop are not stored, or are another object's")
+        freed = {pod.uid for pod in intent.frees if pod.gpus > 0}
+        if {pod.uid for pod in pods} != freed:
+            raise _HeldError("the pods that its stop freed are not those that are stored")
+        return pods
+
+    def _list_present(self, suspension: Suspension) -> list[PodRecord]:
+        state = self._queue.places.state
+        return [
+            pod
+            for pod in state.all_pods
+            if pod.key == suspension.key
+            and pod.begin < self._at <= pod.end
+            and pod.phase not in _ENDED
+        ]
+
+    def _find_end(self, suspension: Suspension) -> str:
+        """Return what ended the reason of the stop."""
+        facts = suspension.facts
+        if facts is not None and facts.finding.kind == STALLED:
+            return self._find_incident_end(suspension, facts.finding.window.start)
+        text = suspension.policy.get("text") or {}
+        if text.get("on_pressure") or (text.get("match") or {}).get("over_quota"):
+            return "it made room for others, and nobody waits any more"
+        raise _HeldError("it was idle: only its owner knows whether it has work again")
+
+    def _find_incident_end(self, suspension: Suspension, start: datetime) -> str:
+        cluster, namespace, kind, name = suspension.key
+        since = start - BEFORE
+        incidents = read_incident_steps(
+            self._views, cluster, f"{namespace}/{kind}/{name}", since, self._now
+        )
+        steps = {incident.step for incident in incidents}
+        if not steps:
+            raise _HeldError("no incident of its hang is stored: its cause is not known")
+        if len(steps) > 1:
+            raise _HeldError(f"its incidents call for different steps: {', '.join(sorted(steps))}")
+        first = incidents[0]
+        about = f"incident {first.id} ({first.cause})"
+        ends = read_ends().get(first.step)
+        if ends is None:
+            raise _HeldError(f"its {about} calls for: {first.step}")
+        if ends == "stop":
+            return f"its stop ended {about}"
+        nodes = {node for incident in incidents for node in incident.nodes}
+        if not nodes:
+            raise _HeldError(f"the nodes of its {about} are not known")
+        if still := sorted(node for node in nodes if self._is_present(cluster, node)):
+            raise _HeldError(f"nodes of its {about} are still there: {', '.join(still)}")
+        return f"the nodes of its {about} are gone: {', '.join(sorted(nodes))}"
+
+    def _is_present(self, cluster: str, node: str) -> bool:
+        record = self._queue.places.state.nodes.get((cluster, node))
+        oldest = to_micros(self._now - STALE)
+        return record is not None and (record.last_us is None or record.last_us >= oldest)
+
+    def _place(self, suspension: Suspension, pods: Sequence[PodRecord]) -> tuple[str, ...]:
+        """Return the nodes on which its pods fit now; who waits comes first."""
+        cluster = suspension.key[0]
+        waiting = [key for key in self._queue.list_waiting() if key[0] == cluster]
+        others = [record.key for record in self._queue.list_others() if record.key[0] == cluster]
+        if waiting or others:
+            count = len({*waiting, *others})
+            raise _HeldError(f"{count} workloads wait for GPUs: they come first")
+        pending = [
+            msgspec.structs.replace(pod, node=None, phase="Pending", placed=None) for pod in pods
+        ]
+        answer = self._queue.places.explain(suspension.key, pending)
+        own = [p for p in answer.places if p.cluster == cluster and p.pool is None]
+        if answer.answer != "fits_here" or not own or not own[0].nodes:
+            why = own[0].why if own else answer.why
+            raise _HeldError(f"its pods have no room: {why or answer.why}")
+        return own[0].nodes
+
+    @cached_property
+    def _queue(self) -> QueueReader:
+        return QueueReader(self._views, self._now)
