@@ -40,16 +40,19 @@ class TeamBudget(msgspec.Struct, frozen=True):
 def read_usual(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return each hour's dollars beside the median of the same hour in up to eight weeks before.
 
-    Columns: hour (UTC), usd, wasted_usd (idle and lost), usual_usd (null = no week before), weeks.
+    Columns: hour (UTC), usd, wasted_usd (idle and lost), usual_usd (null = no week before with
+    every cluster), weeks.
     """
     hours_window = align_window(window)
     wide = Window(hours_window.start - WEEKS, hours_window.end)
+    comparable = spend.find_comparable_start(views, wide, filters.cluster)
     return run_query(
         views,
         (*BY_HOUR, "anomalies/hours"),
         wide,
         filters,
         shown=hours_window.start.replace(tzinfo=None),
+        comparable=comparable.replace(tzinfo=None),
     )
 
 

@@ -114,7 +114,8 @@ class Month(msgspec.Struct, frozen=True):
     def method(self) -> str:
         """Return a sentence about the method of the forecast."""
         return (
-            "paid so far, plus the mean of the last 28 days for each hour to come; "
+            "paid so far, plus the mean of the last 28 days, without those that lack a cluster, "
+            "for each hour to come; "
             "the band holds the month's end in 80 of 100 cases, by how much days differ"
         )
 
@@ -152,6 +153,18 @@ def read_daily(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, (*BY_HOUR, "spend/daily"), window, filters)
 
 
+def find_comparable_start(views: Views, window: Window, cluster: str | None) -> datetime:
+    """Return from when on a window's hours have every cluster that has data on its last day.
+
+    Sums of hours before lack a cluster: nothing is forecast or called usual from them.
+    """
+    steps = (*BY_HOUR, "spend/clusters")
+    rows = run_query(views, steps, window, Filters(cluster=cluster)).to_pylist()
+    last_day = (window.end - timedelta(days=1)).replace(tzinfo=None)
+    starts = [row["first_hour"] for row in rows if row["last_hour"] >= last_day]
+    return max(starts).replace(tzinfo=UTC) if starts else window.start
+
+
 def read_month(
     views: Views, until: datetime, filters: Filters, budget: Decimal | None = None
 ) -> Month:
@@ -166,7 +179,10 @@ def read_month(
     month_hours = [(hour, usd) for hour, usd in priced_hours if hour >= start]
     paid = [usd for _, usd in month_hours if usd is not None]
     usd_to_date = sum(paid, Decimal()) if paid else None
-    recent = [(hour, float(usd)) for hour, usd in priced_hours if usd is not None]
+    history = find_comparable_start(views, Window(until - HISTORY, until), filters.cluster)
+    recent = [
+        (hour, float(usd)) for hour, usd in priced_hours if usd is not None and hour >= history
+    ]
     last = [usd for hour, usd in recent if hour >= until - timedelta(days=1)]
     fresh = len(last) >= HALF_DAY
     outlook = _forecast_month(recent, until) if fresh else None

@@ -17,4 +17,6 @@ def show_usual(request: PageRequest) -> None:
     )
     weeks = max(rows["weeks"].to_pylist())
     if not weeks:
-        page.note("There is no week before this window yet, so nothing is called usual.")
+        page.note(
+            "No week before this window has data of every cluster, so nothing is called usual."
+        )

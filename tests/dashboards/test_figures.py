@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -239,6 +240,27 @@ def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
     assert made.forecast == pytest.approx(made.usd + 15 * per_day, abs=Decimal("0.05"))
     assert made.missing_hours == 12 * 24
     assert made.path[-1].expected == pytest.approx(float(made.forecast or 0), abs=0.05)
+
+
+def test_a_cluster_that_is_new_counts_whole_in_what_is_expected_and_usual(tmp_path: Path) -> None:
+    """Two dollars an hour each: `old` since eleven days, `new` since two."""
+    new = (END - timedelta(days=2)).replace(tzinfo=None)
+    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+        for batch in hostile_rows(("old", "new"), END, 24 * 11):
+            if batch.table == "ledger":
+                late = (pc.field("cluster") == "new") & (pc.field("bucket") < new)
+                stored(warehouse, Batch(batch.table, batch.rows.filter(~late)))
+            elif batch.table == "device":
+                stored(warehouse, batch)
+        made = spend.read_month(warehouse, END, ALL)
+        assert made.usd == 48 * (11 + 2)
+        assert made.forecast == made.usd + 15 * 96
+        alone = spend.read_month(warehouse, END, Filters(cluster="old"))
+        assert alone.forecast == 48 * 11 + 15 * 48
+        last = Window(END - timedelta(days=1), END)
+        assert {*anomalies.read_usual(warehouse, last, ALL)["usual_usd"].to_pylist()} == {None}
+        usual = anomalies.read_usual(warehouse, last, Filters(cluster="old"))
+        assert {*usual["usual_usd"].to_pylist()} == {2.0}
 
 
 @pytest.mark.parametrize(("late", "shown"), [(12, True), (13, False), (24 * 7, False)])

@@ -18,6 +18,7 @@ FROM hourly AS h
 LEFT JOIN hourly AS b
     ON
         h.hour > b.hour
+        AND b.hour >= $comparable
         AND dayofweek(b.hour) = dayofweek(h.hour)
         AND hour(b.hour) = hour(h.hour)
 WHERE h.hour >= $shown
