@@ -9,6 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from actions.decide import decide
+from actions.gates import list_gates
 from actions.policy.budgets import BudgetUsage, add_usage, explain_excess
 from actions.policy.matching import explain_mismatch
 from actions.policy.model import Policy
@@ -109,24 +110,32 @@ def is_ready(decision: Decision) -> bool:
 def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
     """Order decisions: a policy that only observes does not hide what another policy holds.
 
-    Nor does the notice of a policy that acts upon nothing by itself hide an act that waits for
-    nothing but approval: its owner was notified of that.
+    Nor does the notice of a policy that does not act upon the case by itself hide an act that waits
+    for nothing but approval: its owner was notified of that.
     """
     does = decision.step != "observe" and decision.ruling != "deny"
     strength: str = decision.ruling
     if decision.step in ACT_STEPS and {r.gate for r in decision.reasons} == {"approval"}:
         strength = "approval"
-    elif decision.step == "notify" and decision.ruling == "allow" and not _can_act_alone(policy):
+    elif (
+        decision.step == "notify"
+        and decision.ruling == "allow"
+        and not _can_act_alone(policy, decision)
+    ):
         strength = "notice"
     return does, STRENGTHS.index(strength), STEPS.index(decision.step)
 
 
-def _can_act_alone(policy: Policy) -> bool:
-    """Return whether a policy would act without a person, once the grace of its notice is over."""
+def _can_act_alone(policy: Policy, notice: Decision) -> bool:
+    """Return whether a policy would act without a person, once the grace of its notice is over.
+
+    The reasons of its notice are what blocks the act now: a denial does not end by itself.
+    """
+    denials = {gate.gate for gate in list_gates() if gate.ruling == "deny"}
     return (
-        policy.mode == "enforce"
-        and policy.approvals.when != "always"
+        policy.approvals.when != "always"
         and policy.stage("act") is not None
+        and denials.isdisjoint(reason.gate for reason in notice.reasons)
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actions.gate_answers import answer_gates, find_subject, read_remedies
 from actions.gates import list_gates
 from actions.plan import plan
-from actions.policy.model import ActionBudget, Approvals, Match, PolicyAmount, Stage
+from actions.policy.model import ActionBudget, Allow, Approvals, Match, PolicyAmount, Stage
 from fallow.action_models import CaseHistory, Facts
 from fallow.errors import UsageError
 from fallow.models import Subject
@@ -64,9 +64,11 @@ ACTS = (*NOTICES, Stage("act", do=("suspend",), verbs=("stop",)))
         ({"mode": "notify", "stages": ACTS}, ("idle-notebooks", "act", "hold")),
         ({"approvals": Approvals(when="always"), "stages": ACTS},
          ("idle-notebooks", "act", "hold")),
+        ({"stages": ACTS, "allow": Allow()}, ("idle-notebooks", "act", "hold")),
         ({"stages": ACTS}, ("other", "notify", "allow")),
     ],
-    ids=["only notifies", "mode notify", "would wait for approval too", "would act by itself"],
+    ids=["only notifies", "mode notify", "would wait for approval too", "may not act there",
+         "would act by itself"],
 )  # fmt: skip
 def test_a_notice_does_not_hide_an_act_that_waits_for_approval(
     other: dict[str, Any], shown: tuple[str, str, str]
