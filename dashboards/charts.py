@@ -36,6 +36,8 @@ BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
 SERIES = (BLUE, AMBER, "#0d9488", VIOLET, "#db2777", "#64748b", "#0891b2", RED, GREEN, GREY)
 DAY: Literal["utcyearmonthdate"] = "utcyearmonthdate"
 HOUR: Literal["utcyearmonthdatehours"] = "utcyearmonthdatehours"
+LEAST_WITH_SI = 10
+"""Axes of smaller amounts have no SI prefix: m for a thousandth reads as a million."""
 MOST_POINTS = 5000
 LABEL_PX = 260
 """Widest label of an axis; the whole name is in the tooltip."""
@@ -138,8 +140,9 @@ def draw_ranked_bars(
             *([alt.Tooltip(f"{part}:Q", title="of it idle", format=",.2f")] if part else []),
         ],
     )
+    form = _choose_axis_format([row[value] for row in records])
     bars = base.mark_bar(color=colour).encode(
-        x=alt.X(f"{value}:Q", title=title, axis=alt.Axis(format="~s"))
+        x=alt.X(f"{value}:Q", title=title, axis=alt.Axis(format=form))
     )
     chart: Chart = bars
     if part:
@@ -153,12 +156,13 @@ def cost_histogram(
     rows: Sequence[Mapping[str, Any]], title: str, noun: str, height: int = 180
 ) -> Chart:
     """Draw how many units cost how much: columns low, high, units, colour and said."""
+    form = _choose_axis_format([row["high"] for row in rows])
     chart: alt.Chart = (
         alt.Chart(build_values(rows))
         .mark_bar(color=BLUE)
         .encode(
             # The bins are computed already: bars stand on the axis.
-            x=alt.X("low:Q", bin="binned", title=title, axis=alt.Axis(format="$~s")),
+            x=alt.X("low:Q", bin="binned", title=title, axis=alt.Axis(format=f"${form}")),
             x2="high:Q",
             y=alt.Y("units:Q", title=noun, axis=alt.Axis(format="~s", tickMinStep=1)),
             color=alt.Color("colour:N", scale=None),
@@ -315,6 +319,12 @@ def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Char
     budget = base.mark_line(color=RED, strokeDash=[2, 3]).encode(y="budget:Q")
     chart: Chart = (band + paid + expected + budget).properties(height=height)
     return chart
+
+
+def _choose_axis_format(amounts: Sequence[float | Decimal | None]) -> str:
+    """Return the format of an axis of amounts: 1.5k; below ten 0.15, which SI would write 150m."""
+    largest = max((abs(amount) for amount in amounts if amount is not None), default=0)
+    return "~s" if largest >= LEAST_WITH_SI else ".3~g"
 
 
 def _build_legend(colours: Mapping[str, str]) -> Callable[[alt.Chart, str], alt.Chart]:

@@ -236,7 +236,7 @@ def show_table(
     formatted = _build_table(rows, columns)
     names = formatted.column_names
     columns = {n: _configure(columns[n], formatted[n]) for n in names}
-    formatted = pa.table({n: _format_column(formatted[n]) for n in names})
+    formatted = pa.table({n: _format_column(formatted[n], columns[n]) for n in names})
     on_screen = [column for column in names if column not in in_csv]
     opening = f"open-{to_file_name(table_name)}"
 
@@ -492,9 +492,10 @@ def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
 
     A time that is null did not happen: its cell is empty, and not `unknown`.
     """
-    if pa.types.is_timestamp(column.type) and column.null_count:
-        return name(column_config["label"], "small")
     kind = column_config.get("type_config") or {}
+    is_time = pa.types.is_timestamp(column.type) or kind.get("type") == "datetime"
+    if is_time and column.null_count:
+        return name(column_config["label"], "small")
     if kind and column.null_count and len(column_config["label"] or "") <= len("unknown"):
         # The browser makes a column as wide as its title and its numbers.
         column_config = {**column_config, "width": "small"}
@@ -516,8 +517,11 @@ def _is_count(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_integer(column.type))
 
 
-def _format_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spell out control characters; write times of which some are null as text."""
+def _format_column(column: pa.ChunkedArray, column_config: Any) -> pa.ChunkedArray:
+    """Spell out control characters; write times and texts of which some are null as text."""
+    is_text = (column_config.get("type_config") or {}).get("type") == "text"
+    if pa.types.is_null(column.type) and is_text:  # a column of times or names without any
+        return pa.chunked_array([pa.array([""] * len(column), pa.string())])
     if pa.types.is_timestamp(column.type) and column.null_count:
         return pc.fill_null(pc.strftime(column, format="%Y-%m-%d %H:%M"), "")
     if pa.types.is_string(column.type):

@@ -41,7 +41,10 @@ SELECT
     advised_findings.start,
     advised_findings."end",
     advised_findings.found_at,
-    advised.verb,
+    -- A verb that is also a name of code, such as raise-limits, is read as words.
+    CASE
+        WHEN contains(advised.verb, ' ') THEN advised.verb ELSE replace(advised.verb, '-', ' ')
+    END AS verb,
     advised.target,
     coalesce(advised.saving, 'capacity') AS saving,
     coalesce(advised.effort, 'quick win') AS effort,

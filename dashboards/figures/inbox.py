@@ -77,7 +77,8 @@ def list_workloads(
 
     Columns: those of `list_inbox` for the worst finding (most dollars over disruption); findings
     (count), usd_all and gpu_hours_all of all chosen findings of the workload, and for all chosen
-    findings together all_findings, all_confirmed, all_usd, all_gpu_hours, all_workloads.
+    findings together all_findings, all_saving (those that save GPU-hours, which Overview
+    counts), all_confirmed, all_usd, all_gpu_hours, all_workloads.
     """
     steps = (*CHOSEN, "inbox/workloads")
     more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": most}
@@ -133,6 +134,8 @@ def _build_advice(recommendation: dict[str, Any]) -> dict[str, Any]:
     texts = {
         name: str(recommendation[name]) if recommendation.get(name) else None for name in names
     }
+    if texts["verb"] and " " not in texts["verb"]:
+        texts["verb"] = texts["verb"].replace("-", " ")
     return texts | {
         "usd_per_day": recommendation.get("usd_per_day"),
         "gpu_hours_per_day": recommendation.get("gpu_hours_per_day"),

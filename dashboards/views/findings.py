@@ -9,10 +9,13 @@ from dashboards.detail_words import describe_kind
 from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
 from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.text import count
 from dashboards.views import findings_anomalies, findings_detail
 
 TITLE, ICON = "Findings", ":material/inbox:"
 ANOMALIES = "anomalies"
+MOST_WHOLE = 9
+"""So many rows are shown without a scroll bar of their own."""
 OLD_TAB = "Anomalies"
 """The tab of earlier addresses that is now a kind."""
 
@@ -21,7 +24,7 @@ WORKLOAD_COLUMNS = {
         "saves, USD", "in the window, all its findings; no GPU-hour twice"
     ),
     "workload": page.name("workload", 235),
-    "kind": page.name("finding", 290),
+    "kind": page.name("finding", 230),
     "verb": page.name("what to do", 190),
     "evidence": page.name("evidence", "small"),
     "gpu_hours_all": page.configure_number("saves, GPU-hours"),
@@ -97,11 +100,11 @@ def show_findings(request: PageRequest) -> None:
         (
             "Findings",
             f"{first['all_findings']:,}",
-            f"{first['all_workloads']:,} workloads",
+            f"{count(first['all_workloads'], 'workload')}; {first['all_saving']:,} save",
         ),
         ("Would save", format_money(first["all_usd"]), "in this window"),
         ("GPU-hours", format_hours(first["all_gpu_hours"]), "no hour is counted twice"),
-        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "for a while"),
+        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
     )
     _open_linked(request, rows)
     row = action_buttons.choose(
@@ -111,7 +114,7 @@ def show_findings(request: PageRequest) -> None:
         label="Workload",
         table_name="Workloads by what their findings save",
         name_of=lambda row: f"{row['workload']}: {row['kind']} ({row['id']})",
-        height=380,
+        height=380 if len(rows) > MOST_WHOLE else None,
     )
     if len(rows) == inbox.MOST:
         page.note(f"The first {inbox.MOST:,} workloads. Choose a kind, or set a filter.")

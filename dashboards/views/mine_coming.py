@@ -11,7 +11,7 @@ from dashboards.page import PageRequest, escape, format_money
 
 COMING = {
     "subject": page.configure_workload(),
-    "says": page.name("what will happen", "large"),
+    "says": page.name("what will happen", 230),
     "next_at": page.configure_time("when"),
     "kept_until": page.configure_time("kept until"),
     "usd_per_day": page.configure_usd("costs, USD a day"),
@@ -61,7 +61,11 @@ def show_coming(request: PageRequest) -> None:
     page.show_metrics(
         ("Cases", f"{len(busy):,}", f"{len(rows) - len(busy):,} more are only watched"),
         ("They cost", format_money(sum(usd) if usd else None), "a day"),
-        ("The next", f"{first:%d %b %H:%M}" if first else "no date", "UTC"),
+        (
+            "The next",
+            f"{first:%d %b %H:%M}" if first else "no date",
+            "UTC" if first else "nothing has one",
+        ),
     )
     for number, row in enumerate(busy):
         row["id"] = f"{row['workload_kind']}/{row['namespace']}/{row['workload']}"

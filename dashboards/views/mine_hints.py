@@ -10,7 +10,7 @@ from dashboards.page import PageRequest, escape, format_hours, format_money
 
 HINTS = {
     "workload": page.configure_workload(),
-    "verb": page.name("what to do", "large"),
+    "verb": page.name("what to do", 230),
     "usd": page.configure_usd("would save, USD"),
     "gpu_hours": page.configure_number("GPU-hours"),
     "faster": page.name("times as fast", "small"),

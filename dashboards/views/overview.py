@@ -63,7 +63,8 @@ def show_headline(request: PageRequest) -> None:
     if before_window.start >= request.extent.samples.start:
         before = data.query(overview.read_totals, before_window, request.filters)
         if before.clusters < now.clusters:
-            why = f"data before of {before.clusters} of {now.clusters} clusters"
+            has = "has" if before.clusters == 1 else "have"
+            why = f"only {before.clusters} of {now.clusters} clusters {has} data before"
             before = None
     stages_before = (
         data.query(savings.read_stages, before_window, request.filters) if before else None
@@ -208,6 +209,7 @@ def show_over_time(request: PageRequest) -> None:
     if rows.num_rows:
         priced = any(usd is not None for usd in rows["usd"].to_pylist())
         unit = "usd" if priced else "gpu_hours"
+        page.show_heading("Per day, by what the GPUs did")
         page.chart(
             charts.draw_states_over_time(rows, unit), "Per day, stacked by state of the GPUs"
         )

@@ -9,18 +9,24 @@ from dashboards.page import PageRequest, format_money, format_share
 SOON_DAYS = 60
 
 COLUMNS = {
-    "name": page.name("commitment"),
-    "instance_type": page.name("of"),
+    "name": page.name("commitment", 110),
+    "instance_type": page.name("of", 110),
     "nodes": page.configure_number("nodes"),
-    "utilisation_pct": page.configure_percent("utilisation", "committed node-hours that ran"),
-    "coverage_pct": page.configure_percent("coverage", "of the node-hours of this kind that ran"),
+    "utilisation_pct": page.configure_percent(
+        "utilisation", "committed node-hours that ran", bar=False
+    ),
+    "coverage_pct": page.configure_percent(
+        "coverage", "of the node-hours of this kind that ran", bar=False
+    ),
     "break_even_pct": page.configure_percent(
-        "break-even", "used less than this, on demand is cheaper"
+        "break-even", "used less than this, on demand is cheaper", bar=False
     ),
     "held_pct": page.configure_percent(
-        "allocated", "of the committed node-hours: somebody had its GPUs"
+        "allocated", "of the committed node-hours: somebody had its GPUs", bar=False
     ),
-    "used_pct": page.configure_percent("worked", "of the committed node-hours: GPUs worked"),
+    "used_pct": page.configure_percent(
+        "worked", "of the committed node-hours: GPUs worked", bar=False
+    ),
     "committed_usd": page.configure_usd("committed, USD"),
     "unused_usd": page.configure_usd("did not run, USD", "a shared cost, of no team in particular"),
     "end": page.configure_time("ends"),

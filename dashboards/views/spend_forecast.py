@@ -123,4 +123,6 @@ def _describe_plan(month_spend: spend.Month) -> str:
 
 
 def _describe_missing(month_spend: spend.Month) -> str:
-    return f"{month_spend.missing_hours:,} h unknown" if month_spend.missing_hours else "UTC"
+    if month_spend.missing_hours:
+        return f"{month_spend.missing_hours:,} h unknown"
+    return f"until {month_spend.until:%d %b %H:%M} UTC"

@@ -44,7 +44,7 @@ def test_names_of_a_table_are_spelled_out_where_one_of_them_has_to_be(
     texts: list[str | None],
 ) -> None:
     column = pa.chunked_array([pa.array(texts, pa.string())])
-    formatted = page._format_column(column).to_pylist()
+    formatted = page._format_column(column, page.name("name")).to_pylist()
     assert formatted == [spell_out(text or "") for text in texts]
 
 

@@ -1,6 +1,7 @@
 """What charts and tables say in words: legends, units, counts, and what is unknown."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -45,3 +46,15 @@ def test_a_short_column_has_room_for_unknown() -> None:
     assert page._configure(part, unknown)["width"] == "small"
     assert page._configure(page.configure_usd("USD"), unknown)["width"] == "small"
     assert page._configure(page.configure_usd("saves, USD a day"), unknown)["width"] is None
+
+
+def test_an_axis_of_cents_has_no_prefix_that_reads_as_a_million() -> None:
+    bars = [{"low": 0.05, "high": 0.1, "units": 3, "colour": charts.BLUE, "said": "0.10"}]
+    spec = charts.cost_histogram(bars, "USD per million", "jobs").to_dict()
+    assert spec["encoding"]["x"]["axis"]["format"] == "$.3~g"
+    large = [bars[0] | {"high": 2000.0}]
+    spec = charts.cost_histogram(large, "USD per million", "jobs").to_dict()
+    assert spec["encoding"]["x"]["axis"]["format"] == "$~s"
+    for usd, form in ((Decimal("0.22"), ".3~g"), (Decimal(220), "~s"), (None, ".3~g")):
+        spec = charts.draw_ranked_bars([{"name": "a", "usd": usd}]).to_dict()
+        assert spec["encoding"]["x"]["axis"]["format"] == form

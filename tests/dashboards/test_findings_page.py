@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
 from tests.dashboards.drawing import Draw, texts
+from tests.reports import small
 from warehouse.lake import Warehouse
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
@@ -101,6 +103,25 @@ def test_every_advice_about_capacity_has_an_answer() -> None:
 )
 def test_numbers_have_three_significant_digits(number: float, text: str) -> None:
     assert format_three_digits(number) == text
+
+
+def test_the_list_says_how_many_save_and_reads_verbs_as_words(tmp_path: Path, draw: Draw) -> None:
+    tables = small.rows()
+    first = tables["finding"][0]
+    document = json.loads(first["document"])
+    document["recommendations"][0] |= {"verb": "raise-limits", "marginal_gpu_hours": 0.0}
+    tables["finding"] = [first | {"document": json.dumps(document)}, *tables["finding"][1:2]]
+    settings = small.fill(tmp_path / "home", tables)
+    page = draw("findings", settings, window="3d", finding=first["id"])
+    count = next(m for m in page.metric if m.label == "Findings")
+    assert (count.value, count.delta) == ("2", "2 workloads; 1 save")
+    saved = next(m for m in draw("overview", settings, window="3d").metric if "saved" in m.label)
+    assert saved.delta == "1 finding"
+    assert {*page.dataframe[0].value["verb"]} == {"raise limits", "suspend"}
+    assert any("raise limits" in text for text in texts(page))
+    assert not any("raise-limits" in text.replace("\\", "") for text in texts(page))
+    one = draw("findings", settings, window="3d", team="speech")
+    assert next(m for m in one.metric if m.label == "Findings").delta == "1 workload; 1 save"
 
 
 @pytest.mark.slow

@@ -22,3 +22,23 @@ def test_unknown_percentage_has_no_bar(value: str, kind: str) -> None:
     busy = json.loads(table.proto.columns)["busy"]
     assert (busy["type_config"]["type"], busy["label"]) == (kind, "busy")
     assert busy["type_config"]["format"] == "%.1f%%"
+
+
+TIMES = """
+from datetime import datetime
+from dashboards import page
+columns = {"name": page.name("team"), "kept": page.configure_time("kept until")}
+rows = [{"name": "a", "kept": VALUE}, {"name": "b", "kept": None}]
+page.show_table(rows, columns, table_name="Teams")
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "cells"), [("None", ["", ""]), ("datetime(2026, 11, 16)", ["2026-11-16 00:00", ""])]
+)
+def test_a_time_that_did_not_happen_is_empty_also_where_none_of_the_rows_has_one(
+    value: str, cells: list[str]
+) -> None:
+    page = AppTest.from_string(TIMES.replace("VALUE", value), default_timeout=120).run()
+    assert not page.exception
+    assert list(page.dataframe[0].value["kept"]) == cells

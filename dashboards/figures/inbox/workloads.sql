@@ -5,6 +5,7 @@ WITH summed AS (
         workload,
         count(*) AS findings,
         count(*) FILTER (WHERE evidence = 'confirmed') AS confirmed,
+        count(*) FILTER (WHERE gpu_hours > 0) AS saving_findings,
         sum(usd) AS usd_all,
         sum(usd_rank) AS usd_rank_all,
         sum(gpu_hours) AS gpu_hours_all,
@@ -24,6 +25,7 @@ totals AS (
     SELECT
         sum(findings)::BIGINT AS all_findings,
         sum(confirmed)::BIGINT AS all_confirmed,
+        sum(saving_findings)::BIGINT AS all_saving,
         sum(usd_all) AS all_usd,
         sum(gpu_hours_all) AS all_gpu_hours,
         count(*) AS all_workloads
@@ -38,6 +40,7 @@ SELECT
     m.gpu_hours_all,
     t.all_findings,
     t.all_confirmed,
+    t.all_saving,
     t.all_usd,
     t.all_gpu_hours,
     t.all_workloads
