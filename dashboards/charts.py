@@ -323,7 +323,7 @@ def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Char
 
 def _choose_axis_format(amounts: Sequence[float | Decimal | None]) -> str:
     """Return the format of an axis of amounts: 1.5k; below ten 0.15, which SI would write 150m."""
-    largest = max((abs(amount) for amount in amounts if amount is not None), default=0)
+    largest = max((abs(float(amount)) for amount in amounts if amount is not None), default=0.0)
     return "~s" if largest >= LEAST_WITH_SI else ".3~g"
 
 

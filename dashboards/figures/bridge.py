@@ -40,9 +40,10 @@ class Bridge(msgspec.Struct, frozen=True):
 
 
 def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
-    """Return the bridge from the window of the same length before; None = nothing was paid then.
+    """Return the bridge from the window of the same length before.
 
-    Hours without a price are in neither window.
+    None = nothing was paid then, or it has no data of a cluster of this window. Hours
+    without a price are in neither window.
     """
     after = align_window(window)
     before = Window(after.start - (after.end - after.start), after.start)
@@ -54,7 +55,8 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
         cut=_drop_zone(after.start),
     ).to_pylist()
     hours_before = sum(r["hours_before"] for r in rows)
-    if hours_before <= 0:
+    clusters = [{r["cluster"] for r in rows if r[f"hours_{w}"] > 0} for w in ("before", "after")]
+    if hours_before <= 0 or clusters[1] - clusters[0]:
         return None
     usd_before = sum((r["usd_before"] for r in rows), Decimal())
     usd_after = sum((r["usd_after"] for r in rows), Decimal())

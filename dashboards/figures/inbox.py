@@ -66,6 +66,25 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, LISTED, window, filters, most=MOST)
 
 
+def choose_steps(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return the findings of `list_inbox` that save most, the first first: one per workload.
+
+    Its dollars are those of this step alone; the workload's page has its further findings.
+    """
+    saving = [row for row in rows if row["usd"] or row["gpu_hours"] > 0]
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in order_by_dollars(saving):
+        first.setdefault((row["cluster"], row["workload"]), row)
+    return [*first.values()][:most]
+
+
+def order_by_dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with the largest saving first; those without a price last."""
+    return sorted(
+        rows, key=lambda r: (r["usd"] is None, -(r["usd"] or 0), -r["gpu_hours"], r["id"])
+    )
+
+
 def list_workloads(
     views: Views,
     window: Window,

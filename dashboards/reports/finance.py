@@ -7,6 +7,7 @@ from dashboards.figures import (
     chargeback,
     commitments,
     extent,
+    inbox,
     spend,
     units,
     waste,
@@ -93,7 +94,7 @@ def document(request: ReportRequest) -> ReportDocument:
     figures = report_figures.read_report_figures(request)
     waterfall_total, stages = figures.waterfall_total, figures.stages
     owners = waste.read_by_owner(views, window, filters, "team").to_pylist()
-    advice = first_page.order_by_dollars(figures.advice)
+    advice = inbox.order_by_dollars(figures.advice)
     month = spend.read_month(views, window.end, filters, request.settings.finance.usd_per_month)
     lost = report_request.sum_waste_by_state(waterfall_total)
     worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
@@ -111,7 +112,7 @@ def document(request: ReportRequest) -> ReportDocument:
         Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
         Statement("By owner", summary.write_owner_sentence(owners, lost.usd)),
         Statement("Done", summary.write_done_sentence(stages)),
-        Statement("To do", summary.write_advice_sentence(request, advice)),
+        Statement("To do", summary.write_advice_sentence(request, figures.steps, len(advice))),
         Statement("Saved", summary.write_savings_sentence(figures.verified)),
         Statement(f"{month.start:%B}", _write_month_sentence(month)),
     )

@@ -54,19 +54,18 @@ def list_workloads(request: ReportRequest) -> list[dict[str, Any]]:
     ]
 
 
-def order_by_dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with the largest saving first; those without a price last."""
-    return sorted(
-        rows, key=lambda r: (r["usd"] is None, -(r["usd"] or 0), -r["gpu_hours"], r["id"])
-    )
+def list_steps(request: ReportRequest) -> list[dict[str, Any]]:
+    """Return the steps that save most, as Overview has them: each with its own dollars."""
+    rows = inbox.list_inbox(request.views, request.window, request.filters).to_pylist()
+    return inbox.choose_steps(rows, ACTIONS)
 
 
-def list_actions(rows: list[dict[str, Any]], clusters: int) -> ReportTable | None:
-    """Return the actions that save most, of so many clusters; None = there is none."""
-    if not rows:
+def list_actions(steps: list[dict[str, Any]], workloads: int, clusters: int) -> ReportTable | None:
+    """Return the steps that save most, of so many workloads and clusters; None = there is none."""
+    if not steps:
         return None
     columns = report_request.add_cluster(ACTION_COLUMNS, clusters)
-    return ReportTable(columns, order_by_dollars(rows)[:ACTIONS], max(0, len(rows) - ACTIONS))
+    return ReportTable(columns, steps, max(0, workloads - len(steps)))
 
 
 def read_before(request: ReportRequest) -> PeriodBefore:
@@ -197,6 +196,6 @@ def write_verdict(
         return f"{lead}, {compared}; {advice}."
     saves = format_usd(stages.identified_usd) if stages.identified_usd is not None else "hours"
     advised = f"{count(len(rows), 'workload')} could save {saves}"
-    team = order_by_dollars(rows)[0]["team"]
+    team = inbox.order_by_dollars(rows)[0]["team"]
     most = f", most of all in team {amounts.name(team, 40)}" if team else ""
     return f"{lead}, {compared}; {advised}{most}."

@@ -30,6 +30,8 @@ class ReportFigures(msgspec.Struct, frozen=True):
     stages: savings.Stages
     verified: list[dict[str, Any]]
     advice: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    """The steps that save most, as on Overview."""
 
 
 def read_report_figures(request: ReportRequest) -> ReportFigures:
@@ -43,6 +45,7 @@ def read_report_figures(request: ReportRequest) -> ReportFigures:
         stages=savings.read_stages(views, window, filters),
         verified=savings.read_verified(views, window, filters).to_pylist(),
         advice=first_page.list_workloads(request),
+        steps=first_page.list_steps(request),
     )
 
 
@@ -78,7 +81,9 @@ def build_report(
         verdict=first_page.write_verdict(
             request, figures.totals, figures.stages, figures.before, figures.advice
         ),
-        actions=first_page.list_actions(figures.advice, figures.totals.clusters),
+        actions=first_page.list_actions(
+            figures.steps, len(figures.advice), figures.totals.clusters
+        ),
         first=(ReportChart(chart, daily_text),),
         sections=(*sections, common_sections.build_notes(figures.paid)),
     )

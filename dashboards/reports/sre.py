@@ -7,7 +7,6 @@ from dashboards.figures import data_health, fleet, health, spend, waterfall
 from dashboards.reports import (
     amounts,
     common_sections,
-    first_page,
     report_figures,
     report_request,
     summary,
@@ -92,7 +91,6 @@ def document(request: ReportRequest) -> ReportDocument:
     now = fleet.read_states(views, window.end, filters)
     figures = report_figures.read_report_figures(request)
     waterfall_total, paid, stages = figures.waterfall_total, figures.paid, figures.stages
-    by_dollars = first_page.order_by_dollars(figures.advice)
     looking = data_health.read_collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
@@ -143,7 +141,9 @@ def document(request: ReportRequest) -> ReportDocument:
                     report_request.sum_waste_by_state(waterfall_total), waterfall_total
                 ),
             ),
-            Statement("To do", summary.write_advice_sentence(request, by_dollars)),
+            Statement(
+                "To do", summary.write_advice_sentence(request, figures.steps, len(figures.advice))
+            ),
             Statement("Done", summary.write_done_sentence(stages)),
             Statement("Saved", summary.write_savings_sentence(figures.verified)),
             Statement("Data", _write_data_sentence(looking, paid)),

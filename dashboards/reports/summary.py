@@ -135,17 +135,19 @@ def write_done_sentence(stages: savings.Stages) -> str:
     return f"{join_words(parts)}."
 
 
-def write_advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> str:
-    """Return a sentence about the first step, or about why there is no advice."""
-    if not advice:
+def write_advice_sentence(
+    request: ReportRequest, steps: list[dict[str, object]], workloads: int
+) -> str:
+    """Return a sentence about the first steps of so many workloads, or why there is no advice."""
+    if not steps:
         absence = analysis_runs.explain_absence(request.views, request.window)
         return absence.sentence("Nothing is advised: no finding touches this window.")
     parts = [
-        f"{row['verb']} {amounts.name(row['workload'], 48)}{_format_owner(row)} "
+        f"{row['verb']}: {amounts.name(row['workload'], 48)}{_format_owner(row)} "
         f"({_format_saving(row)})"
-        for row in advice[:3]
+        for row in steps
     ]
-    rest = len(advice) - len(parts)
+    rest = workloads - len(parts)
     return f"{'; '.join(parts)}{f'; and {rest:,} more' if rest else ''}."
 
 

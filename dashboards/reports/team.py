@@ -3,11 +3,10 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards.figures import chargeback
+from dashboards.figures import chargeback, inbox
 from dashboards.reports import (
     amounts,
     common_sections,
-    first_page,
     report_figures,
     report_request,
     summary,
@@ -55,7 +54,7 @@ def document(request: ReportRequest) -> ReportDocument:
     workloads = chargeback.read_workloads(views, window, filters, team)
     figures = report_figures.read_report_figures(request)
     waterfall_total, stages = figures.waterfall_total, figures.stages
-    advice = first_page.order_by_dollars(figures.advice)
+    advice = inbox.order_by_dollars(figures.advice)
     lost = report_request.sum_waste_by_state(waterfall_total)
     return report_figures.build_report(
         request,
@@ -99,7 +98,7 @@ def document(request: ReportRequest) -> ReportDocument:
             Statement("Pays", _write_pay_sentence(request, bill)),
             Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
             Statement("Most of it", _format_most(workloads.to_pylist())),
-            Statement("To do", summary.write_advice_sentence(request, advice)),
+            Statement("To do", summary.write_advice_sentence(request, figures.steps, len(advice))),
             Statement("Done", summary.write_done_sentence(stages)),
             Statement("Saved", summary.write_savings_sentence(figures.verified)),
         ),

@@ -1,7 +1,6 @@
 """One page to forward: paid, used, wasted, saved, how that changed, and what to do now."""
 
 from decimal import Decimal
-from typing import Any
 
 import streamlit as st
 
@@ -161,7 +160,7 @@ def show_next_steps(request: PageRequest) -> None:
     """Show the five steps that save most now, each with the button that opens its finding."""
     page.show_heading("Five things to do now, by dollars saved in this window")
     rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
-    rows = choose_steps(rows)
+    rows = inbox.choose_steps(rows, STEPS)
     if not rows:
         page.show_no_findings(
             request,
@@ -190,17 +189,6 @@ def show_next_steps(request: PageRequest) -> None:
         ):
             links.open_page("findings", finding=row["id"])
             st.rerun()
-
-
-def choose_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings that save most, the first first.
-
-    Of several findings about one workload the first is chosen: its page has the others.
-    """
-    first: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in sorted((r for r in rows if r["usd"] is not None), key=lambda r: -r["usd"]):
-        first.setdefault((row["cluster"], row["workload"]), row)
-    return [*first.values()][:STEPS]
 
 
 def show_over_time(request: PageRequest) -> None:

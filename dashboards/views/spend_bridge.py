@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dashboards import chart_data, charts, data, page
-from dashboards.figures import bridge
+from dashboards.figures import bridge, spend
 from dashboards.page import PageRequest, format_hours, format_money
 from fallow.window import Window
 
@@ -71,11 +71,10 @@ def format_window(window: Window) -> str:
 
 def _show_nothing(request: PageRequest) -> None:
     data_window = request.extent.samples
-    longest = (data_window.end - data_window.start) / 2
-    half = int(longest / timedelta(hours=1))
+    start = data.query(spend.find_comparable_start, data_window, request.filters.cluster)
+    half = int((data_window.end - start) / 2 / timedelta(hours=1))
     page.show_nothing(
-        "There is no bill before this window to compare with.",
-        f"The data begin {data_window.start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less has "
-        "one "
-        "before it, once filters name somebody who was there.",
+        "There is no bill of the same clusters before this window to compare with.",
+        f"The data of every cluster begin {start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less "
+        "has one before it, once filters name somebody who was there.",
     )

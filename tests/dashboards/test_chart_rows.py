@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from dashboards import charts, maps, page
+from dashboards.figures import inbox
 from dashboards.text import spell_out
-from dashboards.views import capacity_fragmentation, overview
+from dashboards.views import capacity_fragmentation
 
 ROWS = [
     {
@@ -66,9 +67,11 @@ def test_states_of_one_colour_are_one_cell_of_a_node() -> None:
 def test_the_steps_of_the_overview_are_those_that_save_most() -> None:
     usd = {"a": (5, 1), "b": (4,), "c": (3, 2), "d": (None,), "e": (2,), "f": (1,), "g": (0.5,)}
     rows = [
-        {"cluster": "c", "workload": name, "usd": amount}
+        {"cluster": "c", "workload": name, "usd": amount, "gpu_hours": 1.0, "id": name}
         for name, amounts in reversed(usd.items())
         for amount in amounts
     ]
-    chosen = [(row["workload"], row["usd"]) for row in overview.choose_steps(rows)]
-    assert chosen == [("a", 5), ("b", 4), ("c", 3), ("e", 2), ("f", 1)]
+    chosen = [(row["workload"], row["usd"]) for row in inbox.choose_steps(rows, 6)]
+    assert chosen == [("a", 5), ("b", 4), ("c", 3), ("e", 2), ("f", 1), ("g", 0.5)]
+    unpriced = inbox.choose_steps([row for row in rows if row["usd"] is None], 6)
+    assert [row["workload"] for row in unpriced] == ["d"], "hours are saved there too"

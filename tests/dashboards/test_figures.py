@@ -176,6 +176,7 @@ class Segments:
         """Return the segments as the SQL would."""
         return [
             {
+                "cluster": "c",
                 "hours_before": busy0 + waste0,
                 "hours_after": busy1 + waste1,
                 "waste_before": waste0,
@@ -257,7 +258,11 @@ def test_a_cluster_that_is_new_counts_whole_in_what_is_expected_and_usual(tmp_pa
         assert made.forecast == made.usd + 15 * 96
         alone = spend.read_month(warehouse, END, Filters(cluster="old"))
         assert alone.forecast == 48 * 11 + 15 * 48
+        wide = Window(END - timedelta(days=2), END)
+        assert bridge.bridge(warehouse, wide, ALL) is None
+        assert bridge.bridge(warehouse, wide, Filters(cluster="old")) is not None
         last = Window(END - timedelta(days=1), END)
+        assert bridge.bridge(warehouse, last, ALL) is not None
         assert {*anomalies.read_usual(warehouse, last, ALL)["usual_usd"].to_pylist()} == {None}
         usual = anomalies.read_usual(warehouse, last, Filters(cluster="old"))
         assert {*usual["usual_usd"].to_pylist()} == {2.0}

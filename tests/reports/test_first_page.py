@@ -1,6 +1,7 @@
 """The first page: figures with their change, a verdict and three actions; also as a mail's body."""
 
 import email.policy
+import json
 import re
 from datetime import timedelta
 from decimal import Decimal
@@ -13,6 +14,8 @@ import pytest
 pytest.importorskip("typst", reason="PDF is an extra: fallow[reports]")
 pytest.importorskip("vl_convert", reason="pictures are an extra: fallow[reports]")
 
+from dashboards.figures import inbox
+from dashboards.figures.query import Filters
 from dashboards.reports.first_page import describe_change
 from fallow.settings import Settings
 from fallow.window import Window
@@ -112,3 +115,19 @@ def test_actions_name_their_cluster_where_the_fleet_has_several(
     assert len(heads[0]) == len(heads[1]) == 2, "the first page's actions, and all advice"
     assert all("| cluster |" in line for line in heads[0])
     assert not any("| cluster |" in line for line in heads[1])
+
+
+def test_actions_have_their_own_dollars_as_on_the_overview(tmp_path: Path) -> None:
+    """A workload with two findings: $3.50 and $2; its page has both, the first page one step."""
+    tables = rows(teams=("vision",))
+    [found] = tables["finding"]
+    document = json.loads(found["document"])
+    document["recommendations"][0] |= {"verb": "shrink", "marginal_usd": 2.0}
+    tables["finding"].append(found | {"id": f"{9:012x}", "document": json.dumps(document)})
+    with Warehouse.open(fill(tmp_path / "home", tables)) as warehouse:
+        report = write(warehouse, WINDOW)
+        listed = inbox.list_inbox(warehouse, WINDOW, Filters()).to_pylist()
+    assert [row["usd"] for row in inbox.choose_steps(listed, 5)] == [Decimal("3.5")]
+    assert "1. vision: suspend ns-vision/Job/job-vision in alpha (saves $3.50" in report.summary
+    assert "1 workload could save $5.50" in report.summary
+    assert "To do: suspend: ns-vision/Job/job-vision of vision ($3.50)." in report.summary
