@@ -222,7 +222,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     *rows, total = cells(text, "Findings by dollars over disruption")
     # Two findings of one job are one row, as on the page.
     assert made["Could be saved"][1] == "2 findings"
-    assert inbox["Findings"][1].startswith("1 workloads")
+    assert inbox["Findings"][1].startswith("1 workload;")
     assert [row["findings"] for row in rows] == ["2"]
     assert three(total["saves"]) == inbox["Would save"][0]
     notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
