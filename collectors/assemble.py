@@ -166,12 +166,17 @@ class SeriesCatalog:
         """Assemble wide rows from values of coded series (see the function `assemble`)."""
         if not len(values):
             return Assembled([], 0, np.zeros(0, np.bool_))
-        if len(self.table) != len(self._coded):
-            self.table = np.array(self._coded, np.int64).reshape(-1, WIDTH)
+        self.build_table()
         frame = Frame(self, coded, ts, values)
         constants = {"cluster": cluster, "source": source, "interval_s": interval_s}
         batches = [b for b in (frame.samples(constants), frame.holdings(constants)) if b]
         return Assembled(batches, int(frame.refused.sum()), frame.refused)
+
+    def build_table(self) -> Ints:
+        """Return the table of identities, with the newest ones."""
+        if len(self.table) != len(self._coded):
+            self.table = np.array(self._coded, np.int64).reshape(-1, WIDTH)
+        return self.table
 
     @property
     def measures(self) -> list[MetricMapping]:

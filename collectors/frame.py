@@ -148,17 +148,17 @@ class Frame:
         catalog = self._catalog
         data: dict[str, pa.Array] = {
             "ts": pa.array(grid.ts[keep]),
-            "device": _build_words(catalog.devices, grid.device[keep]),
+            "device": build_words(catalog.devices, grid.device[keep]),
             "sharers": pa.array(sharers[keep], mask=sharers[keep] == 0),
         }
         for name, codes in attributes.items():
-            data[name] = _build_words(catalog.words(name), codes[keep])
+            data[name] = build_words(catalog.words(name), codes[keep])
         for i, name in enumerate(("namespace", "pod", "container")):
-            data[name] = _build_words([o[i] for o in catalog.owners], owner[keep])
+            data[name] = build_words([o[i] for o in catalog.owners], owner[keep])
         for name, i in _AT.items():
             if name != TOTAL:
-                data[name] = _build_numbers(cells[i][keep], "sample", name)
-        return _batch("sample", data, constants, int(keep.sum()))
+                data[name] = build_numbers(cells[i][keep], "sample", name)
+        return build_batch("sample", data, constants, int(keep.sum()))
 
     def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `holding` rows: one per timestamp, shared device and pod."""
@@ -185,15 +185,15 @@ class Frame:
         catalog = self._catalog
         data = {
             "ts": pa.array(grid.ts),
-            "device": _build_words(catalog.devices, self._who[some, DEVICE]),
-            "namespace": _build_words([o[0] or "" for o in catalog.owners], owner),
-            "pod": _build_words([o[1] for o in catalog.owners], owner),
-            "container": _build_words([o[2] for o in catalog.owners], owner),
+            "device": build_words(catalog.devices, self._who[some, DEVICE]),
+            "namespace": build_words([o[0] or "" for o in catalog.owners], owner),
+            "pod": build_words([o[1] for o in catalog.owners], owner),
+            "container": build_words([o[2] for o in catalog.owners], owner),
         }
         for i, name in enumerate(HOLDING):
-            data[name] = _build_numbers(table[i], "holding", name)
+            data[name] = build_numbers(table[i], "holding", name)
         without = {k: v for k, v in constants.items() if k != "interval_s"}
-        return _batch("holding", data, without, len(grid))
+        return build_batch("holding", data, without, len(grid))
 
     def _scatter(self, grid: RowGrid, own_values: Bools | slice) -> Floats:
         rows = len(grid)
@@ -299,13 +299,13 @@ def _parse_attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     return attributes
 
 
-def _build_words(values: list[Any], codes: Ints) -> pa.Array:
+def build_words(values: list[Any], codes: Ints) -> pa.Array:
     """Look codes up; -1 is null."""
     kind = pa.int16() if values and isinstance(values[0], int) else pa.string()
     return pa.array(values, kind).take(pa.array(codes, mask=codes < 0))
 
 
-def _build_numbers(values: Floats, table: str, name: str) -> pa.Array:
+def build_numbers(values: Floats, table: str, name: str) -> pa.Array:
     """Cast a column whose NaNs are nulls to its type."""
     kind = TYPES[next(c.type for c in list_columns(table) if c.name == name)]
     missing = np.isnan(values)
@@ -315,9 +315,10 @@ def _build_numbers(values: Floats, table: str, name: str) -> pa.Array:
     return pa.array(values, mask=missing).cast(kind)
 
 
-def _batch(
+def build_batch(
     table: str, data: dict[str, pa.Array], constants: Mapping[str, Any], rows: int
 ) -> Batch | None:
+    """Return rows of a table with the same values in some columns; None without rows."""
     if not rows:
         return None
     integers = {**data, **{k: pa.repeat(pa.scalar(v), rows) for k, v in constants.items()}}

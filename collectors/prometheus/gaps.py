@@ -38,12 +38,11 @@ class Silences:
         """Return `scrape` rows with `up` false, one per gap, cut at the chunk's ends."""
         start, end = _drop_zone(chunk.window.start), _drop_zone(chunk.window.end)
         scrape_times = chunk.scrape_times
-        pairs = np.unique(np.stack([scrape_times.node, scrape_times.ts.astype(np.int64)]), axis=1)
-        bounds = np.searchsorted(pairs[0], np.arange(len(scrape_times.nodes) + 1))
+        bounds = np.searchsorted(scrape_times.node, np.arange(len(scrape_times.nodes) + 1))
         silences: list[tuple[str, np.datetime64, np.datetime64]] = []
         silent = {n for n, last in self._heard.items() if last >= start - np.timedelta64(MEMORY)}
         for code, node in enumerate(scrape_times.nodes):
-            ts = pairs[1, bounds[code] : bounds[code + 1]].view("datetime64[us]")
+            ts = scrape_times.ts[bounds[code] : bounds[code + 1]]
             if not node or not len(ts):
                 continue
             interval = np.timedelta64(round(scrape_times.node_interval_s[code] * 1e6), "us")

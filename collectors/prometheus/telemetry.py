@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 import numpy as np
 
+from collectors.aligned import MetricSamples, align
 from collectors.canonical import CodedSeries, SeriesCatalog, resolve
 from collectors.frame import Ints
 from collectors.prometheus.client import PrometheusClient
@@ -40,20 +41,11 @@ _SNAP = 0.1
 """A device whose interval differs less than this from the fleet's has the fleet's."""
 
 
-class MetricSamples(msgspec.Struct, frozen=True):
-    """Samples of one metric: which known series, when, how much."""
-
-    series: Ints
-    ts: Timestamps
-    values: Floats
-
-    def __len__(self) -> int:
-        """Return how many samples there are."""
-        return len(self.values)
-
-
 class ScrapeTimes(msgspec.Struct, frozen=True):
-    """When each node was scraped, and each device's interval (by device code, in seconds)."""
+    """When each node was scraped, and each device's interval (by device code, in seconds).
+
+    Each scrape of a node once, in the order of `node` and `ts`.
+    """
 
     nodes: list[str]
     node: Ints
@@ -73,12 +65,7 @@ class TelemetryChunk(msgspec.Struct):
 
     def describe(self) -> "TelemetryChunk":
         """Return the chunk without its samples: when each node was scraped, and the counts."""
-        times = self.scrape_times
-        node, ts = np.unique(np.stack([times.node, times.ts.astype(np.int64)]), axis=1)
-        scrapes = ScrapeTimes(
-            times.nodes, node, ts.view("datetime64[us]"), times.node_interval_s, times.interval_s
-        )
-        return TelemetryChunk(self.window, self.samples, scrapes, [], self.rejected)
+        return TelemetryChunk(self.window, self.samples, self.scrape_times, [], self.rejected)
 
 
 class Telemetry:
@@ -214,40 +201,65 @@ class Telemetry:
         if not chunk.metric_samples:
             return
         self._parts = [CodedSeries.joined(self._parts)]
-        coded, interval = self._parts[0], chunk.scrape_times.interval_s
-        device_of = np.array(self._device_of)
-        for part in _list_slices(chunk):
-            series = np.concatenate([h.series for h in part])
-            ts = np.concatenate([h.ts for h in part])
-            values = np.concatenate([h.values for h in part])
-            codes = coded.take(series)
-            sample_interval = interval[device_of[series]]
-            for seconds in np.unique(sample_interval).tolist():
-                in_interval = sample_interval == seconds
-                whole = bool(in_interval.all())
-                assembled = self._catalog.assemble(
-                    codes if whole else codes.take(np.flatnonzero(in_interval)),
-                    ts if whole else ts[in_interval],
-                    values if whole else values[in_interval],
-                    cluster=self._cluster,
-                    interval_s=seconds,
-                    source=SOURCE,
-                )
-                chunk.rejected += assembled.rejected
-                yield from assembled.batches
+        interval = chunk.scrape_times.interval_s
+        aligned, others = align(
+            self._catalog, self._parts[0], chunk.metric_samples, interval[self._device_of]
+        )
+        chunk.rejected += aligned.rejected
+        cuts = _cut_time(chunk)
+        for first, end in itertools.pairwise(cuts):
+            batch = aligned.build_batch(first, end, cluster=self._cluster, source=SOURCE)
+            if batch is not None:
+                yield batch
+            yield from self._assemble(chunk, [part.cut(first, end) for part in others])
+
+    def _assemble(
+        self, chunk: TelemetryChunk, metric_samples: Sequence[MetricSamples]
+    ) -> Iterator[Batch]:
+        """Yield the rows of values whatever their times and their owners are."""
+        series = np.concatenate([h.series for h in metric_samples] or [np.zeros(0, np.int64)])
+        if not len(series):
+            return
+        ts = np.concatenate([h.ts for h in metric_samples])
+        values = np.concatenate([h.values for h in metric_samples])
+        codes = self._parts[0].take(series)
+        sample_interval = chunk.scrape_times.interval_s[np.array(self._device_of)[series]]
+        for seconds in np.unique(sample_interval).tolist():
+            in_interval = sample_interval == seconds
+            whole = bool(in_interval.all())
+            assembled = self._catalog.assemble(
+                codes if whole else codes.take(np.flatnonzero(in_interval)),
+                ts if whole else ts[in_interval],
+                values if whole else values[in_interval],
+                cluster=self._cluster,
+                interval_s=seconds,
+                source=SOURCE,
+            )
+            chunk.rejected += assembled.rejected
+            yield from assembled.batches
 
     def _take(self, matrix: Matrix) -> MetricSamples:
+        """Return the samples of known series, of each step the last one."""
         places = np.array([self._place(text) for text in matrix.labels], np.int64)
-        series = np.repeat(np.arange(len(places)), matrix.lengths)
-        bucket = (matrix.ts.astype(np.int64) / (self._step_s * 1e6)).astype(np.int64)
-        keep = np.ones(len(series), np.bool_)
-        # The last sample of each step; what has no meaning (-1) is left out.
-        keep[:-1] = (bucket[1:] != bucket[:-1]) | (series[1:] != series[:-1])
-        known_places = places[series]
-        keep &= known_places >= 0
-        return MetricSamples(
-            known_places[keep].astype(np.int32), matrix.ts[keep], matrix.values[keep]
-        )
+        lengths, ts, values = matrix.lengths, matrix.ts, matrix.values
+        meant = places >= 0
+        keep = None if meant.all() else np.repeat(meant, lengths)
+        step_us = round(self._step_s * 1e6)
+        spacing = np.diff(ts.astype(np.int64))
+        starts = np.cumsum(lengths)[:-1]
+        spacing[starts[(starts > 0) & (starts < len(ts))] - 1] = step_us  # of two series
+        if len(spacing) and spacing.min() < step_us:
+            step = ts.astype(np.int64) // step_us
+            last = np.ones(len(ts), np.bool_)
+            last[:-1] = step[1:] != step[:-1]
+            last[starts[starts > 0] - 1] = True
+            keep = last if keep is None else keep & last
+        if keep is not None:
+            numbers = np.repeat(np.arange(len(places)), lengths)
+            lengths = np.bincount(numbers[keep], minlength=len(places))
+            ts, values = ts[keep], values[keep]
+        some = lengths > 0
+        return MetricSamples(places[some], lengths[some], ts, values)
 
     def _place(self, text: bytes) -> int:
         place = self._rows.get(text)
@@ -267,15 +279,15 @@ class Telemetry:
         """Take each device's scrape times from its metric with the most samples."""
         device_of, node_of_ = np.array(self._device_of, int), np.array(self._node_of, int)
         devices_seen = np.zeros(len(self._devices.values), np.bool_)
-        parts: list[tuple[Ints, Timestamps]] = []
+        parts: list[MetricSamples] = []
         for samples_of in samples_held:
-            device = device_of[samples_of.series]
+            device = device_of[samples_of.places]
             fresh = ~devices_seen[device]
             if fresh.any():
-                parts.append((samples_of.series[fresh], samples_of.ts[fresh]))
+                parts.append(samples_of.take(fresh))
                 devices_seen[device[fresh]] = True
-        series = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
-        ts = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, "datetime64[us]")
+        series = np.concatenate([p.series for p in parts]) if parts else np.zeros(0, np.int64)
+        ts = np.concatenate([p.ts for p in parts]) if parts else np.zeros(0, "datetime64[us]")
         interval = _compute_median_spacing(series, device_of, ts, len(devices_seen))
         usual = float(np.nanmedian(interval)) if np.isfinite(interval).any() else self._step_s
         near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is no value
@@ -283,7 +295,18 @@ class Telemetry:
         node = node_of_[series]
         by_node = np.full(len(self._nodes.values), usual)
         by_node[node] = interval[device_of[series]]
+        node, ts = _list_distinct(node, ts)
         return ScrapeTimes(self._nodes.values, node, ts, by_node, interval)
+
+
+def _list_distinct(node: Ints, ts: Timestamps) -> tuple[Ints, Timestamps]:
+    """Return the distinct pairs of node and time, in their order."""
+    if not len(ts):
+        return node, ts
+    began, micros = ts.min(), ts.astype(np.int64)
+    span = int(micros.max() - began.astype(np.int64)) + 1
+    keys = np.unique(node * span + (micros - began.astype(np.int64)))
+    return keys // span, began + (keys % span).astype("timedelta64[us]")
 
 
 class Names:
@@ -320,38 +343,24 @@ def _compute_median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devic
     spacing = np.diff(ts).astype(np.int64)
     same = series[1:] == series[:-1]
     device, spacing = device_of[series[1:]][same], spacing[same]
-    order = np.lexsort((spacing, device))
-    device, spacing = device[order], spacing[order]
     if not len(device):
         return out
+    if (spacing == spacing[0]).all():
+        out[device] = np.round(spacing[0] / 1e6)
+        return np.where(out <= 0, np.nan, out)
+    order = np.lexsort((spacing, device))
+    device, spacing = device[order], spacing[order]
     first = np.flatnonzero(np.r_[True, device[1:] != device[:-1]])
     count = np.diff(np.r_[first, len(device)])
     out[device[first]] = np.round(spacing[first + (count - 1) // 2] / 1e6)
     return np.where(out <= 0, np.nan, out)
 
 
-def _list_slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
-    """Cut a chunk into slices of time of at most about `SLICE` values, in order of time."""
+def _cut_time(chunk: TelemetryChunk) -> Timestamps:
+    """Return the ends of slices of time of at most about `SLICE` values."""
     pieces = -(-sum(len(h) for h in chunk.metric_samples) // SLICE)
-    if pieces == 1:
-        yield chunk.metric_samples
-        return
     start, end = (
         np.datetime64(m.replace(tzinfo=None), "us").astype(np.int64)
         for m in (chunk.window.start, chunk.window.end)
     )
-    cuts = np.linspace(start, end, pieces + 1).astype(np.int64).view("datetime64[us]")
-    for low, high in itertools.pairwise(cuts):
-        part = []
-        for samples_of in chunk.metric_samples:
-            in_slice = np.flatnonzero((samples_of.ts >= low) & (samples_of.ts < high))
-            if len(in_slice):
-                part.append(
-                    MetricSamples(
-                        samples_of.series[in_slice],
-                        samples_of.ts[in_slice],
-                        samples_of.values[in_slice],
-                    )
-                )
-        if part:
-            yield part
+    return np.linspace(start, end, pieces + 1).astype(np.int64).view("datetime64[us]")

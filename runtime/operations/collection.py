@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -176,11 +177,13 @@ def drain(
     *,
     read_before: Iterable[Batch] = (),
     ingest: "Callable[[list[Batch]], IngestResult] | None" = None,
+    ahead: bool = False,
 ) -> tuple[int, int]:
     """Store a Prometheus's window chunk by chunk; a cursor is stored after the rows that it covers.
 
     `read_before` are rows with the collector's cursors that workers have read: they come first.
-    `ingest` stores rows before it returns; by default in this thread.
+    `ingest` stores rows before it returns; by default in this thread. `ahead`: another thread reads
+    the next rows meanwhile, so that the collector's own cursors are ahead of what is stored.
 
     Returns:
         Rows added, and rows that existed already.
@@ -197,7 +200,8 @@ def drain(
         added, duplicates = added + result.added, duplicates + result.duplicates
         batches.clear()
 
-    for batch in observe(itertools.chain(read_before, collector.collect(window))):
+    batches_read = itertools.chain(read_before, collector.collect(window))
+    for batch in observe(_read_ahead(batches_read) if ahead else batches_read):
         batches.append(batch)
         if sum(b.rows.num_rows for b in batches) > MOST_ROWS:
             store()
@@ -210,6 +214,15 @@ def drain(
     if collector.failure is not None:
         raise collector.failure
     return added, duplicates
+
+
+def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield batches; while one is used, a thread reads the next one."""
+    with ThreadPoolExecutor(1, "read-ahead") as pool:
+        waiting = pool.submit(next, batches, None)
+        while (batch := waiting.result()) is not None:
+            waiting = pool.submit(next, batches, None)
+            yield batch
 
 
 def _is_wanted(settings: Settings, source: SourceSettings) -> bool:

@@ -51,7 +51,7 @@ def _run_scan(
 ) -> "Story":
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         extent = TelemetryExtent()
-        collection.drain(warehouse, collector, window, progress, extent.observe)
+        collection.drain(warehouse, collector, window, progress, extent.observe, ahead=True)
         progress("writing the ledger", 0.85)
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         data_extent = extent.window
