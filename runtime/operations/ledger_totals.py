@@ -13,6 +13,7 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
 from warehouse import audit_results, audits, verification
 from warehouse.spend import read_spend
+from warehouse.stages.audit_stage import run_audits_stage
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
@@ -186,7 +187,7 @@ def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
         # A running service marks and accounts hours meanwhile: named is what was left out at the
         # beginning or at the end.
         hours = set(audits.list_unaccounted_hours(warehouse))
-        failures = {failure.audit: str(failure) for failure in audits.run_audits(warehouse)}
+        failures = {failure.audit: str(failure) for failure in run_audits_stage(warehouse)}
         hours |= set(audits.list_unaccounted_hours(warehouse))
         accounted = audits.has_accounted_hours(warehouse)
     except WarehouseError as error:

@@ -14,12 +14,12 @@ from tests.warehouse import test_stages
 from tests.warehouse.stage_tasks import find_window, widen
 from tests.warehouse.test_stage_kills import read_audits
 from tests.warehouse.test_stages import InProcess, assert_equal, open_settings
-from warehouse import totals
+from warehouse import audits, totals
 from warehouse.audit_results import audit_hours
 from warehouse.lake import Warehouse
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.slices import StageSlice
-from warehouse.stages.audit_stage import audit_stage
+from warehouse.stages.audit_stage import audit_stage, run_audits_stage
 from warehouse.stages.ledger_stage import write_ledger_stage
 
 demo = test_stages.demo
@@ -45,6 +45,20 @@ def test_days_as_slices_find_and_store_what_one_process_does(wh: Warehouse) -> N
     assert audit_stage(wh, window, runner, marked=True) == failures
     assert len(runner.slices) == 2, "the window has a midnight"
     assert_equal(stored, read_audits(wh))
+
+
+def test_all_audits_as_slices_find_what_one_process_does(wh: Warehouse) -> None:
+    runner = InProcess()
+    assert run_audits_stage(wh, runner) == []
+    assert len(runner.slices) == 2, "the ledger has a midnight"
+    hour = find_window(wh).start.astimezone(UTC).replace(tzinfo=None) + timedelta(hours=6)
+    with wh.transaction() as cursor:
+        cursor.execute(LENGTHEN, {"bucket": hour})
+        cursor.execute("DELETE FROM ledger_1d")
+    failures = audits.run_audits(wh)
+    assert {"ledger_capacity", "ledger_totals"} <= {failure.audit for failure in failures}
+    assert run_audits_stage(wh, InProcess()) == failures
+    assert run_audits_stage(wh) == failures
 
 
 def test_hours_that_change_while_slices_run_are_audited_as_they_are_now(wh: Warehouse) -> None:

@@ -1,13 +1,17 @@
 """Choose the runner that the settings name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from fallow.errors import SettingsError
 from fallow.settings import Settings
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.ray_cluster import LOCAL, RayRunner
 from warehouse.runners.slices import Runner
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def is_sliced(settings: Settings) -> bool:
@@ -34,6 +38,22 @@ def open_runner(settings: Settings) -> Iterator[Runner]:
         yield runner
     finally:
         runner.close()
+
+
+def map_slices(
+    settings: Settings,
+    task: Callable[[S], T],
+    slices: Sequence[S],
+    runner: Callable[[Settings], Runner] | None = None,
+) -> list[T]:
+    """Return the task's result for each slice, by a given runner or by that of the settings.
+
+    Raises: as `open_runner` and `Runner.map`.
+    """
+    if runner is not None:
+        return runner(settings).map(task, slices)
+    with open_runner(settings) as workers:
+        return workers.map(task, slices)
 
 
 def _refuse_embedded(settings: Settings) -> None:

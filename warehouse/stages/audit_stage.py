@@ -12,7 +12,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from warehouse import audit_results, audits
 from warehouse.audit_results import DAY, audit_hours
-from warehouse.runners.choice import is_sliced, open_runner
+from warehouse.runners.choice import is_sliced, map_slices
 from warehouse.runners.slices import Runner, StageSlice
 from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import cut_days
@@ -59,11 +59,7 @@ def audit_stage(
         snapshot = read_snapshot(warehouse)
         task = partial(audit_slice, warehouse.settings, snapshot, warehouse.clock(), marked)
         try:
-            if runner is None:
-                with open_runner(warehouse.settings) as workers:
-                    results = workers.map(task, slices)
-            else:
-                results = runner(warehouse.settings).map(task, slices)
+            results = map_slices(warehouse.settings, task, slices, runner)
             with warehouse.transaction() as cursor:
                 lease.check()
                 refuse_changed(cursor, "audit", INPUTS, snapshot)
@@ -78,6 +74,42 @@ def audit_stage(
 def _refuse_other_inputs(now: pa.Table, before: pa.Table) -> None:
     if now != before:
         raise StaleStageError("prices or owners changed while the stage audit ran")
+
+
+def run_audits_stage(
+    warehouse: "Warehouse", runner: Callable[[Settings], Runner] | None = None
+) -> "list[AuditFailure]":
+    """Run every audit over all rows and store nothing; return what `audits.run_audits` returns.
+
+    With workers a day is a slice of the audits whose rows are of one hour or one day. What a slice
+    refuses is read again here, and so are days whose archived rows are away.
+
+    Raises: as `audit_stage`.
+    """
+    slices = [StageSlice("", *day) for day in cut_days(*audits.find_hours(warehouse, None), DAY)]
+    if (runner is None and not is_sliced(warehouse.settings)) or len(slices) <= 1:
+        return audits.run_audits(warehouse)
+    snapshot = read_snapshot(warehouse)
+    task = partial(find_refusing_audits, warehouse.settings, snapshot, warehouse.clock())
+    try:
+        refusing = map_slices(warehouse.settings, task, slices, runner)
+    except UnreadableDaysError as error:
+        log.info("audits run here", extra={"why": error.message})
+        return audits.run_audits(warehouse)
+    without = set(audit_results.SEPARABLE).difference(*refusing)
+    return audits.run_audits(warehouse, without=without)
+
+
+def find_refusing_audits(
+    settings: Settings, snapshot: int, now: "datetime", part: StageSlice
+) -> frozenset[str]:
+    """Return which audits refuse rows of a day, at a snapshot."""
+    with open_snapshot(settings, snapshot, lambda: now) as warehouse:
+        return frozenset(
+            name
+            for name in audit_results.SEPARABLE
+            if audits.run_audit(warehouse, name, part.start, part.end).num_rows
+        )
 
 
 def audit_slice(

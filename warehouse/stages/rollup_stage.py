@@ -33,7 +33,7 @@ from warehouse.rollup import (
     roll_up,
     select_samples,
 )
-from warehouse.runners.choice import is_sliced, open_runner
+from warehouse.runners.choice import is_sliced, map_slices
 from warehouse.runners.slices import Runner, StageError, StageSlice
 from warehouse.stages.fence import StaleStageError, refuse_changed
 from warehouse.stages.files import (
@@ -91,11 +91,7 @@ def roll_up_stage(
     with hold_stage(warehouse, "rollup") as lease:
         snapshot = read_snapshot(warehouse)
         task = partial(roll_up_slice, warehouse.settings, snapshot)
-        if runner is None:
-            with open_runner(warehouse.settings) as workers:
-                outputs = workers.map(task, slices)
-        else:
-            outputs = runner(warehouse.settings).map(task, slices)
+        outputs = map_slices(warehouse.settings, task, slices, runner)
         try:
             commit_rollup(warehouse, lease, snapshot, slices, outputs)
         except (StageError, StaleStageError) as error:
