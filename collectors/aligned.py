@@ -230,7 +230,8 @@ def _find_overlaps(samples: MetricSamples, device_of: Ints) -> Ints:
     order = np.lexsort((first, devices))
     devices, first, last = devices[order], first[order], last[order]
     overlaps = (devices[1:] == devices[:-1]) & (first[1:] <= last[:-1])
-    return devices[1:][overlaps]
+    overlapping: Ints = devices[1:][overlaps]
+    return overlapping
 
 
 def _list_layers(numbers: Ints, used: Bools) -> Iterator[Bools]:
