@@ -149,7 +149,7 @@ def align(
             part = samples.take(again)
             values, refused = _scale(catalog, coded, part)
             rejected += refused
-            column = _spread(values, part.lengths, first_rows[numbers[again]], len(rows))
+            column = _place_values(values, part.lengths, first_rows[numbers[again]], len(rows))
             measure = catalog.measures[coded.measure[part.places[0]]]
             name = measure.column
             columns[name] = (
@@ -316,7 +316,7 @@ def _repeat(of_series: A, lengths: Ints) -> A | Any:
     return of_series[0] if (of_series == of_series[0]).all() else np.repeat(of_series, lengths)
 
 
-def _spread(values: Floats, lengths: Ints, first_rows: Ints, rows: int) -> Floats:
+def _place_values(values: Floats, lengths: Ints, first_rows: Ints, rows: int) -> Floats:
     """Return values at their rows; NaN where a row has none."""
     starts = np.cumsum(lengths) - lengths
     if len(values) == rows and np.array_equal(first_rows, starts):
