@@ -194,6 +194,7 @@ def _list_pending(dump: Dump, context: PodContext, pods: Sequence[Pod]) -> Itera
         dump.of("scheduling.volcano.sh", "PodGroup", CustomObject),
         dump.of("scheduling.x-k8s.io", "PodGroup", CustomObject),
         {(job.metadata.namespace, job.metadata.name): job for job in jobs},
+        dump.of("kueue.x-k8s.io", "ResourceFlavor", CustomObject),
     )
     groups = (find_group(pod.metadata) for pod in pods)
     yield from list_pending_rows(objects, context, frozenset(filter(None, groups)))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from collectors.kube.conditions import ObjectState, judge_group, judge_workload
+from collectors.kube.flavors import describe_flavors, find_assigned
 from collectors.kube.owners import find_controller, split_api_version
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import find_queued
@@ -34,6 +35,8 @@ class JobObjects(msgspec.Struct, frozen=True):
     volcano_groups: Sequence[CustomObject] = ()
     groups: Sequence[CustomObject] = ()
     volcano_jobs: Mapping[tuple[str, str], CustomObject] = {}
+    flavors: Sequence[CustomObject] = ()
+    """The ResourceFlavors of Kueue."""
 
 
 class JobPodSet(msgspec.Struct, frozen=True):
@@ -51,6 +54,8 @@ class PodSetRequest(msgspec.Struct, frozen=True):
     totals: Mapping[str, Any] = {}
     pods: int = 0
     fault: str = ""
+    flavors: Mapping[str, Any] | None = None
+    """Of a waiting Workload of Kueue (`describe_flavors`)."""
 
 
 def list_pending_rows(
@@ -61,10 +66,13 @@ def list_pending_rows(
     `started`: namespace and name of the PodGroups that have pods. Workloads of single pods are left
     out: their pods exist, behind a scheduling gate.
     """
+    flavors = describe_flavors(objects.flavors)
     for workload in objects.workloads:
         if not _is_of_pods(workload.metadata):
             state = judge_workload(workload, context.now())
             request = _read_pod_sets(workload)
+            if is_waiting(state):
+                request = msgspec.structs.replace(request, flavors=flavors)
             yield from _build_rows("Workload", workload, state, request, context)
     for kind, groups in (
         ("PodGroup.volcano", objects.volcano_groups),
@@ -197,6 +205,13 @@ def _build_rows(
     meta, spec = item.metadata, item.spec or {}
     name, priority = _read_priority(spec, first)
     plain = kind.partition(".")[0]
+    document["own_priority"] = plain == "Workload" and _has_own_priority(spec)
+    if request.flavors is not None:
+        document["flavors"] = request.flavors
+        admission = get_map((item.status or {}).get("admission"))
+        for shape in document["sets"]:
+            assigned = find_assigned(admission, shape["name"], shape["gpu_resource"])
+            shape["flavor"] = assigned or ""
     own = first["workload_kind"] == "Pod"
     yield {
         "cluster": context.cluster,
@@ -316,15 +331,18 @@ def _compare_totals(
 def _read_priority(
     spec: Mapping[str, Any], first: Mapping[str, Any]
 ) -> tuple[str | None, int | None]:
-    """Return the priority class and its number, where it is of the measure that pods have.
-
-    The number of a Kueue WorkloadPriorityClass orders Workloads only.
-    """
+    """Return the priority class and its number: the object's own before that of its pods."""
     ref = get_map(spec.get("priorityClassRef"))  # v1beta2; before, name and source
     name = ref.get("name") or spec.get("priorityClassName") or None
-    source = str(ref.get("group") or spec.get("priorityClassSource") or "")
     number = spec.get("priority")
-    comparable = name is None or source.startswith(_POD_PRIORITY)
-    if not isinstance(number, int) or not comparable:
-        number = first.get("priority")
+    if not isinstance(number, int):
+        number = first.get("priority") if name is None else None
     return name or first.get("priority_class"), number
+
+
+def _has_own_priority(spec: Mapping[str, Any]) -> bool:
+    """Return whether the number is of a WorkloadPriorityClass, which orders Workloads only."""
+    ref = get_map(spec.get("priorityClassRef"))
+    name = ref.get("name") or spec.get("priorityClassName")
+    source = str(ref.get("group") or spec.get("priorityClassSource") or "")
+    return bool(name) and not source.startswith(_POD_PRIORITY)

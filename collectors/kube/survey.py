@@ -120,6 +120,9 @@ class Survey:
             workloads=list(self._custom("kueue.x-k8s.io", "workloads")),
             volcano_groups=list(self._custom("scheduling.volcano.sh", "podgroups")),
         )
+        if self._jobs.workloads:
+            flavors = list(self._custom("kueue.x-k8s.io", "resourceflavors"))
+            self._jobs = msgspec.structs.replace(self._jobs, flavors=flavors)
         self._queues.add_groups(self._jobs.volcano_groups)
         self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
         self._queues.add_workloads(self._jobs.workloads)

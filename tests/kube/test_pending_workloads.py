@@ -180,17 +180,19 @@ def test_a_request_that_is_missing_or_contradicts_itself_has_a_fault(
         ({"priorityClassRef": {"group": "scheduling.k8s.io", "kind": "PriorityClass",
                                "name": "high"}}, 100),
         ({"priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass",
-                               "name": "high"}}, None),
+                               "name": "high"}}, 100),
         ({"priorityClassSource": "scheduling.k8s.io/priorityclass", "priorityClassName": "high"},
          100),
         ({"priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass",
-          "priorityClassName": "high"}, None),
+          "priorityClassName": "high"}, 100),
     ],
 )  # fmt: skip
-def test_a_priority_of_kueue_is_not_compared_with_those_of_pods(
+def test_the_priority_is_the_workloads_own_and_says_of_what_it_is_a_number(
     rows: Any, spec: Object, priority: int | None
 ) -> None:
     (row,) = rows(workload(PENDING, **spec))
+    own = any("kueue" in str(value) or "Workload" in str(value) for value in spec.values())
+    assert json.loads(row["request"])["own_priority"] is own
     assert (row["priority"], row["priority_class"]) == (priority, "high" if spec else None)
 
 

@@ -22,6 +22,7 @@ from tests.kube.test_pending_workloads import (
     ADMITTED,
     PENDING,
     QUOTA,
+    RESERVED,
     VOLCANO,
     group,
     template,
@@ -69,11 +70,17 @@ def give_quota(fleet: JobFleet) -> None:
     fleet.quota("Queue.volcano", namespace="", name="team", nominal=64.0)
 
 
-def kueue_job(*conditions: Object, **more: Any) -> tuple[Object, Object]:
-    """Return a Workload of two pods of four GPUs, and the job that it is of."""
+def kueue_job(*conditions: Object, **more: Any) -> tuple[Object, ...]:
+    """Return a Workload of two pods of four GPUs, the job that it is of, and the flavor."""
     job = json.loads(json.dumps(TRAIN))
     job["metadata"]["uid"] = "job-train"
-    return workload(*conditions, **more), job
+    return workload(*conditions, **more), job, flavor("h100")
+
+
+def flavor(name: str, **spec: Any) -> Object:
+    """Return a ResourceFlavor."""
+    item = meta(name, namespace="")
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **item, "spec": spec}
 
 
 def test_a_kueue_job_without_pods_has_its_price_reason_blocker_and_way_in(
@@ -227,3 +234,129 @@ def test_a_group_of_which_only_the_sum_is_known_has_a_price_where_all_nodes_cost
     assert record.unknown[0] == (
         "ways: what each of its 4 pods requests is not known, only their sum"
     )
+
+
+def use_flavors(fleet: JobFleet, *flavors: str, nominal: float = 64.0) -> None:
+    """Let the queue have these flavors, each with room for 64 GPUs."""
+    fleet.quota("LocalQueue", name="gpus", parent="main", resource="", nominal=None, used=None)
+    for name in flavors:
+        fleet.quota("ClusterQueue", namespace="", name="main", resource=f"{GPU}@{name}",
+                    nominal=nominal)  # fmt: skip
+
+
+def list_kueue(fleet: JobFleet, *flavors: Object, **more: Any) -> None:
+    job, owner, _ = kueue_job(PENDING, **more)
+    fleet.lists(job, owner, *flavors)
+
+
+@pytest.fixture
+def pools(fleet: JobFleet) -> JobFleet:
+    """Return the cluster with two free nodes: a1 of a100 (labelled), h2 of h100 and tainted."""
+    taint = json.dumps([{"key": "team", "value": "x", "effect": "NoSchedule"}])
+    fleet.node("a1", labels=json.dumps({"pool": "a100"}))
+    fleet.node("h2", labels=json.dumps({"pool": "h100"}), taints=taint)
+    return fleet
+
+
+H100 = flavor("h100", nodeLabels={"pool": "h100"},
+              tolerations=[{"key": "team", "operator": "Exists"}])  # fmt: skip
+A100 = flavor("a100", nodeLabels={"pool": "a100"})
+
+
+@pytest.mark.parametrize(
+    ("flavors", "node"), [((A100,), "a1"), ((H100,), "h2"), ((A100, H100), "a1")]
+)
+def test_a_job_fits_only_on_the_nodes_of_a_flavor_of_its_queue(
+    pools: JobFleet, flavors: tuple[Object, ...], node: str
+) -> None:
+    """The taint of h2 is tolerated by its flavor's toleration alone."""
+    use_flavors(pools, *(item["metadata"]["name"] for item in flavors))
+    list_kueue(pools, *flavors)
+    record = pools.record()
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes) == ("free", (node,))
+    # The ledger has a price of n1 only, which no flavor names.
+    assert record.unknown == ("waiting_cost: the ledger's last day prices no node that takes it",)
+
+
+def test_the_flavor_with_nodes_is_not_the_one_with_quota(pools: JobFleet) -> None:
+    """A near-twin: a100 has its node and no quota, h100 has quota and a full node."""
+    use_flavors(pools, "h100")
+    use_flavors(pools, "a100", nominal=4.0)
+    pools.runs("busy", eight("h2"), priority=200)
+    list_kueue(pools, A100, H100)
+    record = pools.record()
+    assert {way.kind: way.state for way in record.ways}["reclaim_idle"] == "refused"
+    assert all(way.state != "holds" for way in record.ways)
+
+
+def test_a_job_that_does_not_tolerate_the_taint_of_its_flavor_has_no_way_in(
+    pools: JobFleet,
+) -> None:
+    use_flavors(pools, "a100")
+    taint = {"key": "team", "value": "x", "effect": "NoSchedule"}
+    list_kueue(pools, flavor("a100", nodeLabels={"pool": "a100"}, nodeTaints=[taint]))
+    record = pools.record()
+    assert all(way.state == "refused" for way in record.ways)
+    assert record.unknown == ("ways: it does not tolerate the taint team of flavor a100",)
+
+
+def test_the_nodes_of_an_unlisted_flavor_are_unknown(pools: JobFleet) -> None:
+    use_flavors(pools, "a100")
+    list_kueue(pools)
+    record = pools.record()
+    assert record.cheapest_way is None
+    assert record.unknown == ("ways: which nodes flavor a100 names is not known",)
+
+
+def test_a_reserved_job_has_only_its_own_flavor(pools: JobFleet) -> None:
+    """Kueue reserved h100 for it: the free node of a100 is none for it."""
+    use_flavors(pools, "a100", "h100")
+    pools.runs("busy", eight("h2"), priority=200)
+    job, owner, _ = kueue_job(
+        RESERVED,
+        status={
+            "admission": {
+                "clusterQueue": "main",
+                "podSetAssignments": [{"name": "main", "flavors": {GPU: "h100"}}],
+            },
+            "admissionChecks": [{"name": "a", "state": "Pending"}],
+        },
+    )
+    pools.lists(job, owner, A100, H100)
+    assert pools.record().cheapest_way is None
+
+
+CLASS = {"priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass",
+                              "name": "high"}}  # fmt: skip
+
+
+def run_workload(fleet: JobFleet, name: str, priority: int) -> None:
+    """Let the holder `name` be a Workload that runs, of this priority."""
+    fleet.views.rows("pending_workload", [
+        {"cluster": "c", "uid": name, "kind": "Workload", "namespace": "team-a", "name": name,
+         "workload_kind": "Job", "workload": name, "priority": priority, "state": "started",
+         "condition": "{}", "request": "{}", "first_seen": THEN - timedelta(hours=2),
+         "last_seen": THEN}
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("running", "blocks"),
+    [(50, ("lower_priority",)), (100, None), (None, None)],
+    ids=["lower", "equal", "no Workload"],
+)
+def test_a_workload_priority_is_compared_with_those_of_workloads_only(
+    fleet: JobFleet, running: int | None, blocks: tuple[str, ...] | None
+) -> None:
+    """It has 100 of Kueue; the holder's pods have 0, which is no number of Kueue's."""
+    use_flavors(fleet, "h100")
+    fleet.node("n2")
+    fleet.runs("busy", eight("n2"), priority=0)
+    if running is not None:
+        run_workload(fleet, "busy", running)
+    list_kueue(fleet, flavor("h100"), **CLASS)
+    record = fleet.record()
+    held = {blocker.key[3]: blocker.holds for blocker in record.blocked_by}
+    assert (record.priority, held.get("busy")) == (100, blocks)

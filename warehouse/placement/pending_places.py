@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from fallow.protocols import Views
+from warehouse.placement.flavors import FlavorQuota, FlavorVariant, list_variants
 from warehouse.placement.fleet_state import (
     FleetState,
     NodeKey,
@@ -37,6 +38,8 @@ LOOKBACK = timedelta(hours=1)
 
 PlaceState = Literal["fits", "full", "refused", "unknown"]
 Answer = Literal["fits_here", "fits_elsewhere", "nowhere", "unknown"]
+ANSWERS: tuple[Answer, ...] = ("fits_here", "fits_elsewhere", "unknown", "nowhere")
+"""The best answer first."""
 
 
 class PlaceAnswer(msgspec.Struct, frozen=True):
@@ -128,7 +131,39 @@ class PendingPlaces:
         return by_resource
 
     def explain(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> PendingAnswer:
-        """Return where these pending pods of a workload would fit together."""
+        """Return where these pending pods of a workload would fit together.
+
+        With flavors of Kueue it is the answer of the flavor that takes them best.
+        """
+        variants = list_variants(key, pods, self.quotas)
+        answers = [self.explain_variant(key, pods, variant) for variant in variants]
+        return min(answers, key=lambda answer: ANSWERS.index(answer.answer))
+
+    def explain_variant(
+        self, key: WorkloadKey, pods: Sequence[PodRecord], variant: FlavorVariant
+    ) -> PendingAnswer:
+        """Return where pending pods would fit with one flavor of their queue.
+
+        A flavor is of the own cluster: in others the pods count as they are.
+        """
+        own = self._explain_pods(key, variant.pods, variant.quotas, variant.flavor)
+        if not variant.flavor:
+            return own
+        other = self._explain_pods(key, pods, FlavorQuota(self.quotas), "")
+        places = _sort_places(
+            [*(p for p in own.places if p.cluster == key[0]),
+             *(p for p in other.places if p.cluster != key[0])]
+        )  # fmt: skip
+        answer, why = _summarize(key[0], places) if places else (own.answer, own.why)
+        return msgspec.structs.replace(own, answer=answer, why=why, places=tuple(places))
+
+    def _explain_pods(
+        self,
+        key: WorkloadKey,
+        pods: Sequence[PodRecord],
+        quotas: FlavorQuota,
+        flavor: str,
+    ) -> PendingAnswer:
         demand = build_demand(key[0], pods)
         since = convert_micros(min(pod.begin for pod in pods))
         gpus = round(sum(pod.gpus for pod in pods), 6)
@@ -136,9 +171,12 @@ class PendingPlaces:
             why = f"whether {pods[0].gpu_resource} fits is not worked out"
             return PendingAnswer(key, len(pods), gpus, since, "unknown", why, ())
         needs, by_resource = demand.needs, self.count_devices(key, pods)
-        same = (key[1], pods[0].queue, needs, tuple(sorted(by_resource.items())))
+        same = (key[:2] if flavor else key[1], pods[0].queue, needs, flavor,
+                tuple(sorted(by_resource.items())))  # fmt: skip
         if same not in self._places:
-            self._places[same] = self._list_places(key[1], pods[0].queue, needs, by_resource)
+            self._places[same] = self._list_places(
+                key[1], pods[0].queue, needs, by_resource, quotas
+            )
         places = self._places[same]
         answer, why = _summarize(key[0], places)
         return PendingAnswer(key, len(pods), gpus, since, answer, why, tuple(places))
@@ -149,26 +187,17 @@ class PendingPlaces:
         queue: str | None,
         needs: Sequence[PodDemand],
         by_resource: Mapping[str, float],
+        quotas: FlavorQuota,
     ) -> list[PlaceAnswer]:
         """Return the answers of all places, those with room first."""
         places = [
             place
             for cluster in sorted({node.key[0] for node in self.nodes})
             for place in self._explain_cluster(
-                cluster, needs, self.quotas.admits(cluster, namespace, queue, by_resource)
+                cluster, needs, quotas.admits(cluster, namespace, queue, by_resource)
             )
         ]
-        order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
-        places.sort(
-            key=lambda p: (
-                order[p.state],
-                p.cluster,
-                p.pool is not None,
-                p.pool or "",
-                p.zone or "",
-            )
-        )
-        return places
+        return _sort_places(places)
 
     def _explain_cluster(
         self, cluster: str, needs: Sequence[PodDemand], quota: QuotaAnswer
@@ -244,6 +273,21 @@ class PendingPlaces:
             for kind, count in node.possible.devices.items()
         )
         return f"whether {unknown} more devices are free is not known: telemetry does not show them"
+
+
+def _sort_places(places: Iterable[PlaceAnswer]) -> list[PlaceAnswer]:
+    """Return places in their order: those with room first, then by name."""
+    order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
+    return sorted(
+        places,
+        key=lambda p: (
+            order[p.state],
+            p.cluster,
+            p.pool is not None,
+            p.pool or "",
+            p.zone or "",
+        ),
+    )
 
 
 def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str]:

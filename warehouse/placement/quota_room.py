@@ -1,6 +1,6 @@
 """Check whether quotas and queues would let a pending workload in."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -36,12 +36,25 @@ class QuotaRoom:
         sql = read_text("warehouse.placement", "quota_room.sql").strip()
         self._rows = views.query(sql, {"until": now}).to_pylist()
 
+    def list_flavors(
+        self, cluster: str, namespace: str, queue: str, resources: Collection[str]
+    ) -> list[str]:
+        """Return the flavors that a queue has of some resources, by name; none = it has none."""
+        rows = self._list_queue_rows(cluster, namespace, queue)
+        return sorted({r["flavor"] for r in rows if r["flavor"] and r["resource"] in resources})
+
     def admits(
-        self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]
+        self,
+        cluster: str,
+        namespace: str,
+        queue: str | None,
+        needs: Mapping[str, float],
+        flavor: str = "",
     ) -> QuotaAnswer:
         """Return whether a cluster's quotas let these devices in; `needs` is by resource.
 
-        A namespace without a quota, and a workload without a queue, are let in.
+        With a `flavor` only the queue's quota of that one counts. A namespace without a quota, and
+        a workload without a queue, are let in.
         """
         answers = [
             self._compare(rows, needs, label=f"{kind} {namespace}/{name}", borrows=False)
@@ -49,7 +62,7 @@ class QuotaRoom:
             if kind in _LIMITS
         ]
         if queue is not None:
-            answers.append(self._check_queue(cluster, namespace, queue, needs))
+            answers.append(self._check_queue(cluster, namespace, queue, needs, flavor))
         for wanted in (False, None):
             for answer in answers:
                 if answer.admitted is wanted:
@@ -57,14 +70,19 @@ class QuotaRoom:
         return QuotaAnswer(admitted=True)
 
     def find_lenders(
-        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
+        self,
+        cluster: str,
+        namespace: str,
+        queue: str,
+        needs: Mapping[str, float],
+        flavor: str = "",
     ) -> BorrowAnswer:
         """Return whether a queue may borrow what it lacks of its own quota, and from whom.
 
         Lenders are queues of the same cohort or parent, of the same kind and flavor, as far as
         their nominal quota is unused and may be lent.
         """
-        rows = self._list_queue_rows(cluster, namespace, queue)
+        rows = _select_flavor(self._list_queue_rows(cluster, namespace, queue), flavor)
         lenders: dict[str, None] = {}
         for resource, need in needs.items():
             mine = [row for row in rows if row["resource"] == resource]
@@ -124,10 +142,10 @@ class QuotaRoom:
         ]
 
     def _check_queue(
-        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
+        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float], flavor: str
     ) -> QuotaAnswer:
         """Return the answer of a queue."""
-        rows = self._list_queue_rows(cluster, namespace, queue)
+        rows = _select_flavor(self._list_queue_rows(cluster, namespace, queue), flavor)
         if not rows:
             return QuotaAnswer(None, f"cluster {cluster} has no queue {queue} that was read lately")
         return self._compare(rows, needs, label=f"queue {rows[0]['name']}", borrows=True)
@@ -176,3 +194,8 @@ def _compute_lent(row: Mapping[str, Any]) -> float | None:
     if room is None:
         return None
     return max(0.0, room if row["lending"] is None else min(room, row["lending"]))
+
+
+def _select_flavor(rows: list[dict[str, Any]], flavor: str) -> list[dict[str, Any]]:
+    """Return the rows of one flavor and those without any; an empty name = all."""
+    return [row for row in rows if not flavor or row["flavor"] in {"", flavor}]

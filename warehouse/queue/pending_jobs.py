@@ -7,7 +7,7 @@ and ways in. Where only a sum is known, no placement is made; what contradicts i
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,10 +15,14 @@ from fallow.models import UNRESOLVED
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
+from fallow.stored_annotations import ASSIGNED_FLAVOR, FLAVORS
 from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 
 WORKLOAD = "Workload"
 """Kueue's object: what it says of a job precedes a PodGroup of the same job."""
+PriorityMeasure = Literal["pods", "workload", "workload class"]
+"""pods: the priority of pods. workload: of a Workload whose class is that of its pods. workload
+class: of a WorkloadPriorityClass, which no pod has."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -33,6 +37,8 @@ class WaitingPodShape(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     labels: str | None = None
     annotations: str | None = None
+    flavor: str = ""
+    """The flavor of its GPUs, where Kueue has reserved its quota."""
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
@@ -43,6 +49,10 @@ class WaitingRequest(msgspec.Struct, frozen=True):
     pods: int = 0
     sets: tuple[WaitingPodShape, ...] = ()
     fault: str = ""
+    flavors: Mapping[str, Any] | None = None
+    """Kueue's flavors by name; None = not of Kueue, or not collected."""
+    own_priority: bool = False
+    """Its priority is of a WorkloadPriorityClass, which orders Workloads only."""
 
 
 class PendingJob(Row, frozen=True):
@@ -101,6 +111,23 @@ class PendingJobs:
     def list_objects(self, key: WorkloadKey) -> tuple[str, ...]:
         """Return the objects by which a workload waits, as Kind/namespace/name; none = by pods."""
         return tuple(sorted(job.object_name for job, _ in self._by_key.get(key, ())))
+
+    def find_measure(self, key: WorkloadKey) -> PriorityMeasure:
+        """Return of what the priority of a waiting job is a number."""
+        for job, request in self._by_key.get(key, ()):
+            if job.kind == WORKLOAD:
+                return "workload class" if request.own_priority else "workload"
+        return "pods"
+
+    @cached_property
+    def priorities(self) -> Mapping[WorkloadKey, int | None]:
+        """Return the priorities of the Workloads that run."""
+        sql = read_text("warehouse.queue", "workload_priorities.sql")
+        rows = self._views.query(sql, {"until": self._now}).to_pylist()
+        return {
+            (r["cluster"], r["namespace"], r["workload_kind"], r["workload"]): r["priority"]
+            for r in rows
+        }
 
     def list_pods(self) -> dict[WorkloadKey, list[PodRecord]]:
         """Return the pods that each job of known shapes would create, as pods that wait."""
@@ -197,7 +224,7 @@ def _list_pods(job: PendingJob, request: WaitingRequest, at: int) -> Iterator[Po
                 cpu_milli=shape.cpu_milli,
                 memory_bytes=shape.memory_bytes,
                 labels=shape.labels,
-                annotations=shape.annotations,
+                annotations=_add_flavors(shape, request),
                 begin=job.begin_us,
                 end=at,
                 placed=None,
@@ -205,3 +232,14 @@ def _list_pods(job: PendingJob, request: WaitingRequest, at: int) -> Iterator[Po
                 priority=job.priority,
                 unscheduled=job.condition,
             )
+
+
+def _add_flavors(shape: WaitingPodShape, request: WaitingRequest) -> str | None:
+    """Return the annotations of a shape with the flavors that it may get."""
+    if request.flavors is None:
+        return shape.annotations
+    marks = msgspec.json.decode(shape.annotations) if shape.annotations else {}
+    marks[FLAVORS] = request.flavors
+    if shape.flavor:
+        marks[ASSIGNED_FLAVOR] = shape.flavor
+    return msgspec.json.encode(marks).decode()

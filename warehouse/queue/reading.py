@@ -21,6 +21,7 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.stored_annotations import NEVER_PREEMPTS
+from warehouse.placement.flavors import FlavorVariant, list_variants
 from warehouse.placement.fleet_state import (
     MICRO,
     NodeKey,
@@ -33,7 +34,7 @@ from warehouse.placement.node_capacities import judge_node
 from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
-from warehouse.queue.pending_jobs import PendingJob, PendingJobs, UnsizedJob
+from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
 from warehouse.queue.reasons import (
     classify_text,
     list_reasons,
@@ -42,7 +43,7 @@ from warehouse.queue.reasons import (
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
-from warehouse.queue.ways import find_ways
+from warehouse.queue.ways import STATES, find_ways, rank_way
 from warehouse.steps import POD_OWNERS, compose_query
 
 SKEW = timedelta(seconds=30)
@@ -130,8 +131,19 @@ class QueueReader:
         return sorted(records, key=lambda r: (-(r.gpu_hours or 0.0), r.key))
 
     def describe(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> QueuedWorkload:
-        """Return the record of a workload and its waiting pods."""
-        answer = self.places.explain(key, pods)
+        """Return the record of a workload and its waiting pods.
+
+        With flavors of Kueue it is the record of the flavor with the cheapest way in.
+        """
+        variants = list_variants(key, pods, self.places.quotas)
+        records = [self._describe_variant(key, pods, variant) for variant in variants]
+        return min(records, key=_rank_record)
+
+    def _describe_variant(
+        self, key: WorkloadKey, listed: Sequence[PodRecord], variant: FlavorVariant
+    ) -> QueuedWorkload:
+        pods = variant.pods
+        answer = self.places.explain_variant(key, listed, variant)
         demand = self._build_demand(key, pods)
         unknown = list(_list_doubts(key, pods))
         since = convert_micros(min(_get_begin(pod) for pod in pods))
@@ -141,7 +153,9 @@ class QueueReader:
         usd_h = self._price(demand) if demand else None
         if usd_h is None:
             unknown.append("waiting_cost: the ledger's last day prices no node that takes it")
-        blocked, others, ways = self._find_blockers(demand, pods, answer, since)
+        if variant.why:
+            unknown.append(f"ways: {variant.why}")
+        blocked, others, ways = self._find_blockers(demand, variant, answer, since)
         return QueuedWorkload(
             key=key,
             pods=len(pods),
@@ -188,20 +202,22 @@ class QueueReader:
     def _find_blockers(
         self,
         demand: WaitingDemand | None,
-        pods: Sequence[PodRecord],
+        variant: FlavorVariant,
         answer: PendingAnswer,
         since: datetime,
     ) -> tuple[tuple[QueueBlocker, ...], str, tuple[WayIn, ...]]:
         """Return who holds what it could use, what is said of the rest, and the ways in."""
         if demand is None:
             return (), answer.why, ()
-        priority = _get_priority(pods)
-        never = "its preemption policy is Never" if _must_not_preempt(pods) else ""
-        same = (demand.key[:2], demand.queue, demand.needs, priority, never)
+        priority = _get_priority(variant.pods)
+        never = "its preemption policy is Never" if _must_not_preempt(variant.pods) else ""
+        measure = self._jobs.find_measure(demand.key)
+        same = (demand.key[:2], demand.queue, demand.needs, priority, never, measure,
+                variant.flavor)  # fmt: skip
         if same not in self._ways:
             holders = [
                 (holder, usable)
-                for holder in self._holders.list_in(demand.key[0])
+                for holder in self._list_holders(demand.key[0], measure)
                 if (usable := demand.count_usable(holder))
             ]
             idle = [holder for holder, _ in holders if holder.activity == "idle"]
@@ -209,7 +225,7 @@ class QueueReader:
             stoppable = StoppableHolders(idle, lower, never)
             self._ways[same] = (
                 holders,
-                find_ways(demand, answer, self.places.quotas, stoppable, self._planner),
+                find_ways(demand, answer, variant.quotas, stoppable, self._planner),
             )
         holders, ways = self._ways[same]
         if answer.answer == "fits_here":
@@ -217,6 +233,17 @@ class QueueReader:
         blocked = sorted(self._list_blockers(holders, priority, since), key=_rank_blocker)
         rest = _describe_rest(holders, blocked, priority)
         return tuple(blocked[:MOST_BLOCKERS]), rest, ways
+
+    def _list_holders(self, cluster: str, measure: PriorityMeasure) -> Iterable[DeviceHolder]:
+        """Yield the holders of a cluster, each with its priority in the measure of who waits.
+
+        Kueue compares Workloads; what has none has no number of a WorkloadPriorityClass.
+        """
+        for holder in self._holders.list_in(cluster):
+            priority = holder.priority if measure != "workload class" else None
+            if measure != "pods":
+                priority = self._jobs.priorities.get(holder.key, priority)
+            yield msgspec.structs.replace(holder, priority=priority)
 
     def _list_blockers(
         self, holders: Iterable[tuple[DeviceHolder, int]], priority: int | None, since: datetime
@@ -373,6 +400,13 @@ def _list_doubts(key: WorkloadKey, pods: Sequence[PodRecord]) -> Iterable[str]:
         yield "owner: it could not be resolved, so its other pods are not known"
     if _get_priority(pods) is None:
         yield "priority: its number is not known, so who has a lower one is not known either"
+
+
+def _rank_record(record: QueuedWorkload) -> tuple[int, bool, float, int]:
+    """Return the order of the records of one workload with several flavors."""
+    if not record.ways:
+        return len(STATES), True, 0.0, 0
+    return rank_way(record.ways[0])
 
 
 def _get_priority(pods: Sequence[PodRecord]) -> int | None:

@@ -7,7 +7,7 @@ lower priority ──► preempt ──────┘
 """
 
 from warehouse.placement.pending_places import PendingAnswer
-from warehouse.placement.quota_room import QuotaRoom
+from warehouse.queue.borrowing import QuotaJudge
 from warehouse.queue.combined_ways import find_combined
 from warehouse.queue.records import WayIn, WayKind
 from warehouse.queue.single_ways import find_single_ways
@@ -24,7 +24,7 @@ STATES = {"holds": 0, "unknown": 1, "refused": 2}
 def find_ways(
     demand: WaitingDemand,
     answer: PendingAnswer,
-    quotas: QuotaRoom,
+    quotas: QuotaJudge,
     stoppable: StoppableHolders,
     planner: MovePlanner | None = None,
 ) -> tuple[WayIn, ...]:
