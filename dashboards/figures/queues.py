@@ -157,7 +157,7 @@ def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.T
 
 def read_hours(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the columns of `DemandHour`, on the mean of each step."""
-    steps = (*BY_HOUR, *DEMAND_STEPS, "queues/hours")
+    steps = (*BY_HOUR, *DEMAND_STEPS, "queues/job_requests", "queues/hours")
     step_s = choose_step_s(window)
     return run_query(views, steps, window, filters, step_s=step_s, least_measured=LEAST_MEASURED)
 

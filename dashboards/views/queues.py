@@ -135,8 +135,8 @@ def show_headline(request: PageRequest) -> None:
             ),
             words,
         )
-    if any(row.get("objects") for row in rows):
-        page.note("Jobs that have no pods yet count above and in the table, not in the curves.")
+    if any(row["gpus"] is None for row in rows):
+        page.note("A job whose number of GPUs is not known counts in no figure and no curve.")
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
 

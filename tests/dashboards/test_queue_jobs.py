@@ -1,6 +1,7 @@
 """The page Queues lists jobs that wait before they have pods beside the pods that wait."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from fallow.window import Window
 from runtime.cli import dashboard
 from runtime.operations.pending import build_reader
 from tests.actions.cases import NOW
+from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
 from tests.analyzers.fragmentation.test_moves_way import stage_two
 from tests.kube.test_pending_workloads import PENDING, group
@@ -85,3 +87,44 @@ def test_served_pages_know_moves_and_checkpoints_as_the_command_does(
     reader = build_reader(fleet.views, NOW, settings)
     assert record == reader.read()[0]
     memory.engine.close()
+
+
+def list_waits(fleet: JobFleet, window: Window, filters: Filters) -> list[float]:
+    """Return the GPUs that are waited for in each hour."""
+    return [hour.waiting_gpus for hour in queues.list_demand(fleet.views, window, filters)]
+
+
+def test_the_curve_has_the_jobs_without_pods_of_fallow_queue(fleet: JobFleet) -> None:
+    """8 GPUs of the job wait since 10:30, 8 of the pod since 11:00; the group's are not known."""
+    window = Window(NOW - 3 * HOUR, NOW)
+    assert list_waits(fleet, window, Filters()) == [0.0, 4.0, 16.0]
+    known = [r for r in QueueReader(fleet.views, NOW).read() if r.gpu_hours is not None]
+    assert sum(record.gpu_hours or 0.0 for record in known) == 20.0
+    assert list_waits(fleet, window, Filters(team="other")) == [0.0, 0.0, 0.0]
+    assert list_waits(fleet, window, Filters(cluster="d")) == [0.0, 0.0, 0.0]
+
+
+def test_a_job_whose_pods_came_waits_by_them_alone(fleet: JobFleet) -> None:
+    """A near-twin: its two pods were created at 11:30 and have no node."""
+    created = THEN - timedelta(minutes=30)
+    fleet.views.rows("pod", [
+        {"cluster": "c", "namespace": "team-b", "workload_kind": "Job", "workload": "train",
+         "uid": f"t{n}", "pod": f"train-{n}", "phase": "Pending", "gpu_request": 4.0,
+         "gpu_resource": "nvidia.com/gpu", "created_at": created, "first_seen": created,
+         "last_seen": THEN}
+        for n in range(2)
+    ])  # fmt: skip
+    window = Window(NOW - 2 * HOUR, NOW)
+    assert list_waits(fleet, window, Filters()) == [4.0, 16.0]
+
+
+def test_a_job_that_nobody_lists_any_more_waited_until_then(fleet: JobFleet) -> None:
+    """It was last listed at 11:00; another job is listed until twelve."""
+    fleet.views.rows("pending_workload", [
+        {"cluster": "c", "uid": "gone", "kind": "Workload", "namespace": "team-b", "name": "gone",
+         "workload_kind": "Job", "workload": "gone", "state": "pending", "condition": "{}",
+         "request": '{"gpus": 2, "pods": 1}', "created_at": THEN - timedelta(hours=2),
+         "first_seen": THEN - timedelta(hours=2), "last_seen": THEN - timedelta(hours=1)}
+    ])  # fmt: skip
+    window = Window(NOW - 2 * HOUR, NOW)
+    assert list_waits(fleet, window, Filters()) == [6.0, 16.0]

@@ -1,5 +1,6 @@
--- GPUs waited for, allocated, free, idle and put to effective use, and all that are paid for: the
--- mean of each step. Effective use is null where a part of the allocated hours is not measured.
+-- GPUs that pods, and jobs without pods, waited for, and those allocated, free, idle and put to
+-- effective use, and all that are paid for: the mean of each step. Effective use is null where a
+-- part of the allocated hours is not measured.
 WITH steps AS (
     SELECT
         unnest(
@@ -7,6 +8,20 @@ WITH steps AS (
                 $since::TIMESTAMP, $until::TIMESTAMP - INTERVAL 1 SECOND, to_seconds($step_s)
             )
         ) AS step
+),
+
+requests AS (
+    SELECT
+        gpus,
+        created_at,
+        waited_until
+    FROM gpu_requests
+    UNION ALL
+    SELECT
+        gpus,
+        created_at,
+        waited_until
+    FROM job_requests
 ),
 
 waited AS (
@@ -26,7 +41,7 @@ waited AS (
             )
         ) / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS waiting_gpus
     FROM steps AS s
-    INNER JOIN gpu_requests AS a
+    INNER JOIN requests AS a
         ON
             a.created_at < s.step + to_seconds($step_s)
             AND coalesce(a.waited_until, $until::TIMESTAMP) > s.step
