@@ -104,7 +104,7 @@ def test_the_curve_has_the_jobs_without_pods_of_fallow_queue(fleet: JobFleet) ->
     assert list_waits(fleet, window, Filters(cluster="d")) == [0.0, 0.0, 0.0]
 
 
-def test_a_job_whose_pods_came_waits_by_them_alone(fleet: JobFleet) -> None:
+def test_a_job_with_waiting_pods_counts_once(fleet: JobFleet) -> None:
     """A near-twin: its two pods were created at 11:30 and have no node."""
     created = THEN - timedelta(minutes=30)
     fleet.views.rows("pod", [
@@ -118,7 +118,7 @@ def test_a_job_whose_pods_came_waits_by_them_alone(fleet: JobFleet) -> None:
     assert list_waits(fleet, window, Filters()) == [4.0, 16.0]
 
 
-def test_a_job_that_nobody_lists_any_more_waited_until_then(fleet: JobFleet) -> None:
+def test_a_job_waited_until_it_was_listed_last(fleet: JobFleet) -> None:
     """It was last listed at 11:00; another job is listed until twelve."""
     fleet.views.rows("pending_workload", [
         {"cluster": "c", "uid": "gone", "kind": "Workload", "namespace": "team-b", "name": "gone",

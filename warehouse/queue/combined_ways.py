@@ -15,6 +15,7 @@ from warehouse.queue.holders import DeviceHolder, sum_freed
 from warehouse.queue.records import NO_LOSS, WayIn, WorkAtRisk
 from warehouse.queue.single_ways import find_moves, find_preemption, find_reclaim
 from warehouse.queue.stop_sets import (
+    MOST_DROPPED,
     MovePlanner,
     StoppableHolders,
     WaitingDemand,
@@ -24,8 +25,8 @@ from warehouse.queue.stop_sets import (
     place_demand,
 )
 
-MOST_STOPPED = 3
-"""Idle holders of which each alone stops before moves are planned; then all of them together."""
+WITHOUT_MOVES = WayIn("after_moves", "holds")
+"""The answer where stops alone suffice: a way of its own kind, and no combination."""
 
 
 def find_combined(
@@ -126,22 +127,38 @@ def _list_moves(
     planner: MovePlanner,
     before: tuple[WayIn, ...],
 ) -> Iterator[WayIn]:
-    """Yield moves to what idle holders leave, of the first set of them with which some hold."""
+    """Yield moves to what idle holders leave: a set of holders none of which can be left out.
+
+    Room that more of them leave is never an obstacle. So where all of them together do not
+    suffice, no set does; else bisection finds the fewest of the order that do.
+    """
     ordered = sorted(idle, key=lambda holder: (-demand.count_usable(holder), holder.key))
-    sets = [[holder] for holder in ordered[:MOST_STOPPED]]
-    if len(ordered) > 1:
-        sets.append(ordered)
-    for stopped in sets:
+
+    def plan(stopped: Sequence[DeviceHolder]) -> WayIn | None:
+        """Return the moves beside these stops; None = none hold."""
         if explain_quota(demand, quotas, stopped):
-            continue
+            return None
         emptied = _empty_nodes(demand, stopped)
         left, _ = place_demand(demand, {key: node.free for key, node in emptied.nodes.items()})
         if not left:
-            continue  # without a move they suffice
+            return WITHOUT_MOVES
         way = planner.find(emptied, left, frozenset(holder.key for holder in stopped))
-        if way.state == "holds":
-            yield _combine((*before, _describe_reclaim(stopped), way))
-            return
+        return way if way.state == "holds" else None
+
+    if plan(ordered) is None:
+        return
+    low, high = 1, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if plan(ordered[:middle]) is None else (low, middle)
+    chosen = ordered[:low]
+    for holder in chosen[:MOST_DROPPED]:
+        fewer = [other for other in chosen if other is not holder]
+        if fewer and plan(fewer) is not None:
+            chosen = fewer
+    way = plan(chosen)
+    if way is not None and way is not WITHOUT_MOVES:
+        yield _combine((*before, _describe_reclaim(chosen), way))
 
 
 def _empty_nodes(demand: WaitingDemand, stopped: Sequence[DeviceHolder]) -> WaitingDemand:

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.fragmentation.moves_way import MovesWay
 from fallow.capacity_settings import FragmentationSettings
-from fallow.stored_annotations import NEVER_PREEMPTS
+from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
 from tests.warehouse.queue_fleets import QueueFleet, eight
@@ -96,6 +96,27 @@ def test_a_pod_moves_to_what_an_idle_holder_leaves(fleet: QueueFleet) -> None:
     assert [part.kind for part in way.parts] == ["reclaim_idle", "after_moves"]
     assert way.moves == ("team-a/web-n1: n1 to n2",)
     assert [key[3] for key in way.workloads] == ["idle", "web"]
+
+
+def test_of_many_idle_holders_only_those_that_moves_need_are_stopped(fleet: QueueFleet) -> None:
+    """`web` may move to n6 alone, whose idle holder is the smallest of five: 2 of 14 GPUs."""
+    labels = json.dumps({"disk": "b"})
+    for name in ("n1", "n6"):
+        fleet.node(name, labels=labels)
+    only = json.dumps({SELECTOR: {"disk": ["b"]}})
+    fleet.runs("web", ["n1/0", "n1/1"], kind="Deployment", priority=100, annotations=only)
+    for name in ("n2", "n3", "n4", "n5"):
+        fleet.node(name)
+        fleet.runs(f"api-{name}", eight(name)[:5], priority=100)
+        rest(fleet, f"idle-{name}", eight(name)[5:])
+    fleet.runs("api-n6", eight("n6")[:6], priority=100)
+    rest(fleet, "idle-n6", eight("n6")[6:])
+    fleet.waits("job", 8, priority=100)
+    way = find_combined(fleet)
+    assert way is not None
+    reclaim, moves = way.parts
+    assert ([key[3] for key in reclaim.workloads], reclaim.gpus) == (["idle-n6"], 2)
+    assert moves.moves == ("team-a/web-n1: n1 to n6",)
 
 
 def lend(fleet: QueueFleet, **other: Any) -> None:
