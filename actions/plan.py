@@ -20,6 +20,8 @@ STRENGTHS = ("deny", "hold", "notice", "approval", "allow")
 ACT_STEPS = frozenset({"snapshot", "act"})
 CAPACITY_GATES = frozenset({"budget", "concurrent"})
 """Gates that only state that other cases come first."""
+PERSONS_GATES = frozenset({"trusted", "demoted", "approval"})
+"""Gates that hold an act until a person answers."""
 NONE: Mapping[tuple[str, str], CaseHistory] = MappingProxyType({})
 Subject = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
@@ -110,32 +112,28 @@ def is_ready(decision: Decision) -> bool:
 def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
     """Order decisions: a policy that only observes does not hide what another policy holds.
 
-    Nor does the notice of a policy that does not act upon the case by itself hide an act that waits
-    for nothing but approval: its owner was notified of that.
+    Nor does the notice of a policy that acts upon nothing by itself hide an act that waits for
+    nothing but approval: its owner was notified of that.
     """
     does = decision.step != "observe" and decision.ruling != "deny"
     strength: str = decision.ruling
     if decision.step in ACT_STEPS and {r.gate for r in decision.reasons} == {"approval"}:
         strength = "approval"
-    elif (
-        decision.step == "notify"
-        and decision.ruling == "allow"
-        and not _can_act_alone(policy, decision)
-    ):
-        strength = "notice"
+    elif decision.step == "notify" and decision.ruling == "allow":
+        strength = "allow" if _can_act_alone(policy, decision) else "notice"
     return does, STRENGTHS.index(strength), STEPS.index(decision.step)
 
 
 def _can_act_alone(policy: Policy, notice: Decision) -> bool:
     """Return whether a policy would act without a person, once the grace of its notice is over.
 
-    The reasons of its notice are what blocks the act now: a denial does not end by itself.
+    The reasons of a notice are what would block the act now.
     """
-    denials = {gate.gate for gate in list_gates() if gate.ruling == "deny"}
+    closed = {gate.gate for gate in list_gates() if gate.ruling == "deny"} | PERSONS_GATES
     return (
         policy.approvals.when != "always"
         and policy.stage("act") is not None
-        and denials.isdisjoint(reason.gate for reason in notice.reasons)
+        and closed.isdisjoint(reason.gate for reason in notice.reasons)
     )
 
 

@@ -37,6 +37,11 @@ def describe_kind(kind: str) -> str:
     return _read_kinds().get(kind) or kind.replace("_", " ")
 
 
+def describe_verb(verb: str | None) -> str | None:
+    """Return what a finding recommends in words: some analyzers write it with hyphens."""
+    return None if verb is None else verb.replace("-", " ")
+
+
 def describe_details(analyzer: str, details: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the details of a finding as sentences, none longer than `LONGEST`."""
     return tuple(_cut(text) for text in _write_object(analyzer, "", details))

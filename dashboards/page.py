@@ -178,18 +178,23 @@ def note(text: str) -> None:
 
 def show_no_data(request: PageRequest) -> None:
     """Show that nothing is accounted for the filters in this window."""
-    filter_text = ", ".join(
-        f"{key} {escape(name, 40)}" for key, name in request.filters.named.items()
-    )
-    if filter_text:
-        show_nothing(
-            f"Nothing is accounted for {filter_text} in this window.",
-            "Check the spelling, clear a filter, or choose a longer window.",
-        )
+    if request.filters.named:
+        show_no_cases(request, "Nothing is accounted")
         return
     show_nothing(
         "No hour of this window is accounted yet.",
         "`fallow up` writes the ledger every five minutes; `fallow collect --once` writes it now.",
+    )
+
+
+def show_no_cases(request: PageRequest, missing: str) -> None:
+    """Show that the filters leave nothing; `missing` is our own text, such as `It has no case`."""
+    filter_text = ", ".join(
+        f"{key} {escape(name, 40)}" for key, name in request.filters.named.items()
+    )
+    show_nothing(
+        f"{missing} for {filter_text} in this window.",
+        "Check the spelling, clear a filter, or choose a longer window.",
     )
 
 

@@ -78,6 +78,9 @@ def show_waiting(request: PageRequest) -> None:
 def plan(request: PageRequest) -> None:
     """List the policies' current decisions, with every reason."""
     rows = data.query(policy_actions.plan, request.filters).to_pylist()
+    if not rows and request.filters.named:
+        page.show_no_cases(request, "The plan has no case")
+        return
     if not rows:
         page.show_nothing(
             "There is no plan here.",

@@ -71,7 +71,7 @@ def show_policies(request: PageRequest) -> None:
         (
             "In their hands",
             format_money(sum(usd_known) if usd_known else None),
-            "a day: done, notified or on hold",
+            "a day, held ones too",
         ),
     )
     page.show_table(

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from dashboards import chart_data, charts, data, page
+from dashboards.detail_words import describe_kind
 from dashboards.figures import savings
 from dashboards.page import PageRequest, format_hours, format_money
 
@@ -102,7 +103,7 @@ def show_verified(request: PageRequest) -> None:
         return
     rows_explained = [{**row, "meaning": savings.KINDS.get(row["kind"], "")} for row in rows]
     page.show_table(rows_explained, VERIFIED, table_name="Verified savings by kind")
-    page.note("Only cash lowers the bill. The kinds are never one sum in it.")
+    page.note("Only cash lowers the bill: what is released or served is worth its price to others.")
 
 
 def show_cases(request: PageRequest) -> None:
@@ -110,7 +111,8 @@ def show_cases(request: PageRequest) -> None:
     rows = data.query(savings.read_cases, request.window, request.filters)
     if rows.num_rows:
         page.show_heading("Cases")
-        page.show_table(rows, CASES, table_name="Cases beyond being identified")
+        cells = [{**row, "kind": describe_kind(row["kind"])} for row in rows.to_pylist()]
+        page.show_table(cells, CASES, table_name="Cases beyond being identified")
 
 
 def _format_some(count: int, usd: Decimal | None) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dashboards import data, links, page, tabs
-from dashboards.detail_words import describe_kind
+from dashboards.detail_words import describe_kind, describe_verb
 from dashboards.figures import supply
 from dashboards.page import PageRequest, format_money
 from dashboards.views import (
@@ -56,7 +56,10 @@ def show_answers(request: PageRequest) -> None:
         )
         return
     page.show_metrics(*(_build_figure(rows, answer) for answer in HEADINGS))
-    listed = [{**row, "kind": describe_kind(row["kind"])} for row in _choose(rows)]
+    listed = [
+        {**row, "kind": describe_kind(row["kind"]), "verb": describe_verb(row["verb"])}
+        for row in _choose(rows)
+    ]
     page.show_table(
         listed,
         ANSWERS,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from dashboards import action_buttons, data, links, page
+from dashboards.detail_words import describe_kind, describe_verb
 from dashboards.figures import supply
 from dashboards.page import PageRequest
 
@@ -43,4 +44,5 @@ def show_advised(request: PageRequest) -> None:
 
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
+    cells |= {"kind": describe_kind(row["kind"]), "verb": describe_verb(row["verb"])}
     return {**cells, FINDING: links.build_page_link("findings", finding=row["id"])}

@@ -15,16 +15,20 @@ from dashboards.views import health_incidents
 
 TITLE, ICON = "Health", ":material/monitor_heart:"
 BROKEN = ("unavailable", "lost")
+UNFILTERED = ("team", "model", "pool")
+NODE = "Node"
+"""A node is to be drained or repaired, whatever it cost so far."""
 
 FINDING_COLUMNS = {
     "name": page.configure_workload("of"),
-    "usd": page.configure_usd("USD"),
     "kind": page.name("what"),
-    "timeline": links.configure_column(),
+    "verb": page.name("what to do"),
+    "usd": page.configure_usd("USD"),
     "evidence": page.name("evidence", "small"),
+    "timeline": links.configure_column(),
     "gpu_hours": page.configure_number("GPU-hours"),
     "why": page.name("why", "large"),
-    "advice": page.name("what to do", "large"),
+    "advice": page.name("how", "large"),
     "caution": page.name("beware"),
     "id": page.name("finding", "small"),
 }
@@ -114,7 +118,7 @@ def show_headline(request: PageRequest) -> None:
 
 
 def show_findings(request: PageRequest) -> None:
-    """List the sick devices and nodes of the last analysis."""
+    """List the sick devices and nodes of the last analysis: nodes first, then by dollars."""
     page.show_heading("What the last analysis says")
     findings_listed = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
@@ -128,10 +132,11 @@ def show_findings(request: PageRequest) -> None:
             "show it; what telemetry shows itself stands below.",
         )
         return
+    findings_listed = sorted(findings_listed, key=lambda finding: finding.workload_kind != NODE)
     rows = [
         {
             **{name: getattr(finding, name) for name in ("kind", "evidence", "usd", "gpu_hours")},
-            **{name: getattr(finding, name) for name in ("why", "advice", "caution", "id")},
+            **{name: getattr(finding, name) for name in ("why", "verb", "advice", "caution", "id")},
             "name": f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
             if finding.namespace
             else f"{finding.workload_kind}/{finding.workload}",
@@ -146,6 +151,12 @@ def show_findings(request: PageRequest) -> None:
         table_name="Sick GPUs, outages, lost work and slow GPUs",
         open_row=lambda row: links.open_page("findings", finding=findings_listed[row].id),
     )
+
+
+def _explain_filters(request: PageRequest) -> str:
+    """Return which filters do not narrow failures and incidents."""
+    names = [name for name in request.filters.named if name in UNFILTERED]
+    return f" The filter {', '.join(names)} does not narrow it." if names else ""
 
 
 def show_failures(request: PageRequest) -> None:
@@ -166,6 +177,7 @@ def show_failures(request: PageRequest) -> None:
     lost = sum(amount or 0 for amount in rows["gpu_hours"].to_pylist())
     page.note(
         f"{sum(rows['pods'].to_pylist()):,} pods lost {format_hours(lost)} of work in this window."
+        f"{_explain_filters(request)}"
     )
 
 

@@ -66,6 +66,7 @@ QUOTAS = {
     "cluster": page.name("cluster", "small"),
 }
 UNKNOWN, NOT_ACCOUNTED = "unknown", "the newest hour has no ledger yet"
+FILTERED = "nothing is accounted for the filters"
 LINES = {
     "waiting_gpus": ("waited for", charts.RED),
     "idle_gpus": ("allocated, idle", charts.AMBER),
@@ -98,6 +99,7 @@ def show_headline(request: PageRequest) -> None:
     rows = _list_waiting(request)
     hours = data.query(queues.list_demand, request.window, request.filters)
     idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
+    missing = FILTERED if request.filters.named else NOT_ACCOUNTED
     page.show_metrics(
         (
             "Waited for now",
@@ -112,12 +114,12 @@ def show_headline(request: PageRequest) -> None:
         (
             "Allocated, idle meanwhile",
             UNKNOWN if idle is None else f"{idle:,.1f} GPUs",
-            NOT_ACCOUNTED if idle is None else "in the newest hour",
+            missing if idle is None else "in the newest hour",
         ),
         (
             "Free meanwhile",
             UNKNOWN if free is None else f"{free:,.1f} GPUs",
-            NOT_ACCOUNTED if free is None else "in the newest hour",
+            missing if free is None else "in the newest hour",
         ),
     )
     span = (request.window.start, request.window.end)

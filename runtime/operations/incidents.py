@@ -245,14 +245,14 @@ def build_incident_row(incident: Incident, cost: IncidentCost) -> dict[str, Any]
     """
     verdict = incident.verdict
     return {
-        "id": incident.id,
         "start": _set_zone(incident.start),
         "cause": verdict.cause,
         "step": verdict.step,
-        "why": "; ".join(verdict.holds) or verdict.why,
-        "workloads": ", ".join(_list_workloads(incident)),
-        "cluster": incident.cluster,
         "nodes": ", ".join(incident.nodes),
+        "workloads": ", ".join(_list_workloads(incident)),
+        "why": "; ".join(verdict.holds) or verdict.why,
+        "id": incident.id,
+        "cluster": incident.cluster,
         "gpus": incident.gpus,
         "lost_gpu_hours": incident.lost.gpu_hours,
         "lost_basis": incident.lost.basis,

@@ -65,18 +65,20 @@ ACTS = (*NOTICES, Stage("act", do=("suspend",), verbs=("stop",)))
         ({"approvals": Approvals(when="always"), "stages": ACTS},
          ("idle-notebooks", "act", "hold")),
         ({"stages": ACTS, "allow": Allow()}, ("idle-notebooks", "act", "hold")),
-        ({"stages": ACTS}, ("other", "notify", "allow")),
+        ({"stages": ACTS}, ("idle-notebooks", "act", "hold")),
+        ({"stages": ACTS, "name": "trusted"}, ("trusted", "notify", "allow")),
     ],
-    ids=["only notifies", "mode notify", "would wait for approval too", "may not act there",
-         "would act by itself"],
+    ids=["only notifies", "mode notify", "would wait for approval too", "may act nowhere",
+         "no back-test proves it", "would act by itself"],
 )  # fmt: skip
 def test_a_notice_does_not_hide_an_act_that_waits_for_approval(
     other: dict[str, Any], shown: tuple[str, str, str]
 ) -> None:
     acting = replace(WIDE, approvals=Approvals(when="always"))
-    notifying = replace(WIDE, name="other", **other)
-    histories = {("other", "id-a"): CaseHistory()}
-    (made,) = plan([notifying, acting], [case("a")], SPENT, NOW, histories).decisions
+    notifying = replace(WIDE, **{"name": "other", **other})
+    histories = {(notifying.name, "id-a"): CaseHistory()}
+    usage = replace(SPENT, trusted=SPENT.trusted | {"trusted"})
+    (made,) = plan([notifying, acting], [case("a")], usage, NOW, histories).decisions
     assert (made.policy, made.step, made.ruling) == shown
 
 
@@ -176,16 +178,6 @@ def test_who_is_not_clearly_meant_is_asked_for(text: str, message: str, hint: st
     with pytest.raises(UsageError, match=message) as caught:
         find_subject(text, WORKLOADS)
     assert hint in (caught.value.hint or "")
-
-
-def test_a_name_that_several_clusters_have_is_no_workload_until_one_is_chosen() -> None:
-    elsewhere = Subject("west", "team-a", "Notebook", "home")
-    for text in ("Notebook/team-a/home", "team-a/Notebook/home", "team-a/home"):
-        with pytest.raises(UsageError, match="Notebook/team-a/home is in c and west") as caught:
-            find_subject(text, [*WORKLOADS, elsewhere])
-        assert caught.value.hint == "name one of them: --cluster c"
-    again = replace(WORKLOADS[0], team="a")
-    assert find_subject("team-a/home", [*WORKLOADS, again]).cluster == "c"
 
 
 def test_cases_of_tests_pass_every_gate() -> None:

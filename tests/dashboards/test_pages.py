@@ -381,3 +381,10 @@ def test_now_on_pages_of_a_demo_is_its_fleets_time(tmp_path: Path, draw: Draw) -
     assert any("2026-11-15 02:00 to 2026-11-16 02:00 UTC" in text for text in said), said
     assert any(text.endswith("data as of 2026-11-16 00:00 UTC, 2h old") for text in said), said
     assert "2h behind now" in said
+
+
+def test_no_target_of_a_demo_is_a_file_of_this_machine(fleet: Settings) -> None:
+    with Warehouse.open(fleet) as warehouse:
+        rows = warehouse.query("SELECT DISTINCT target FROM scrape WHERE collector = 'kubectl'")
+    assert rows["target"].to_pylist()
+    assert all(target.startswith("https://kubernetes.") for target in rows["target"].to_pylist())

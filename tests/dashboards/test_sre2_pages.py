@@ -167,6 +167,11 @@ def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:
     assert plan["says"].to_list() == ["holds", "refuses"]
 
 
+def test_a_plan_without_a_case_of_the_filter_says_so(site: Settings, draw: Draw) -> None:
+    page = draw("actions", site, window="24h", team="nobody-at-all")
+    assert any("The plan has no case for team" in box.value for box in page.info)
+
+
 def test_refusals_are_grouped_by_gate_with_what_would_change_them(
     site: Settings, draw: Draw
 ) -> None:

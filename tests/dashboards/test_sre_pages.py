@@ -3,6 +3,8 @@
 import itertools
 import re
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -34,6 +36,25 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         )
         stored(warehouse, *sre_rows.fleet(), *sre_rows.pods(), *sre_rows.quotas(), found)
     return settings
+
+
+def test_a_sick_node_stands_above_what_cost_more(tmp_path: Path, draw: Draw) -> None:
+    settings = Settings(home=tmp_path / "home")
+    why = {"why": "XID 79"}
+    with Warehouse.open(settings, write=True) as warehouse:
+        found = sre_rows.together(
+            sre_rows.finding("reliability", "work_lost", "p", why, usd=Decimal(99)),
+            sre_rows.finding("reliability", "sick_node", "n0", why, workload_kind="Node", usd=None),
+        )
+        stored(warehouse, *sre_rows.fleet(), *sre_rows.pods(), found)
+    rows = draw("health", settings).dataframe[0].value
+    assert rows["name"].to_list() == ["Node/n0", "Quota/p"]
+    assert [*rows.columns][:3] == ["name", "kind", "verb"]
+
+
+def test_figures_that_a_filter_leaves_out_say_so(small: Settings, draw: Draw) -> None:
+    rows = draw("queues", small, team="nobody-at-all").metric
+    assert any("nothing is accounted for the filters" in str(m.delta) for m in rows)
 
 
 def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw) -> None:

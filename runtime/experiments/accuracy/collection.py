@@ -142,7 +142,18 @@ class Inventory:
             path.write_text(json.dumps(document), encoding="utf-8")
             now = datetime.fromtimestamp(now_s, UTC)
             for batch in import_kubectl(path, self._cluster, now):
-                yield _end_deleted(batch, deleted) if batch.table == "pod" else batch
+                if batch.table == "scrape":
+                    yield _name_target(batch, f"https://kubernetes.{self._cluster}")
+                else:
+                    yield _end_deleted(batch, deleted) if batch.table == "pod" else batch
+
+
+def _name_target(batch: Batch, target: str) -> Batch:
+    """Name what was read: the dump's path is a temporary file of this machine."""
+    index = batch.rows.schema.get_field_index("target")
+    names = pa.array([target] * batch.rows.num_rows, pa.string())
+    rows = batch.rows.set_column(index, batch.rows.schema.field(index), names)
+    return Batch("scrape", rows)
 
 
 def _end_deleted(batch: Batch, deleted: Sequence[Mapping[str, Any]]) -> Batch:
