@@ -64,7 +64,13 @@ def parse_timestamp(text: str, *, now: datetime) -> datetime:
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError:
-        return now - parse_duration(text)
+        try:
+            return now - parse_duration(text)
+        except UsageError as error:
+            raise UsageError(
+                error.message.replace("is not a duration", "is not a duration, and no time"),
+                hint=f"{error.hint}; 2026-11-20 and 2026-11-20T10:00 are times",
+            ) from None
     return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 
 

@@ -132,7 +132,7 @@ def show_findings(request: PageRequest) -> None:
             "show it; what telemetry shows itself stands below.",
         )
         return
-    findings_listed = sorted(findings_listed, key=lambda finding: finding.workload_kind != NODE)
+    findings_listed = tuple(sorted(findings_listed, key=lambda row: row.workload_kind != NODE))
     rows = [
         {
             **{name: getattr(finding, name) for name in ("kind", "evidence", "usd", "gpu_hours")},

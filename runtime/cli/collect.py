@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun, Output, command
 from runtime.operations.access_review import review_access
 from runtime.operations.collection import collect_once
 from runtime.operations.doctor import checks
@@ -70,6 +70,12 @@ def doctor(
         only=run.options.get("cluster"),
     )
     run.data(rows, noun="checks")
+    if run.output is Output.table:
+        # A table of 80 columns cuts them, and a command has to work when it is pasted.
+        steps = [(r["check"], r["next_step"]) for r in rows if r["status"] not in {"ok", "off"}]
+        for check, next_step in dict.fromkeys(steps):
+            if next_step:
+                run.say(f"{check}: {next_step}")
     return checks.exit_code(rows)
 
 

@@ -154,3 +154,44 @@ def test_on_eighty_columns_the_most_important_columns_stay(
     assert "c0de4462e406" in line
     assert "PyTorchJob/pretrain-1" in line
     assert note == "(7 more columns: -o csv)"
+
+
+def test_doctor_prints_a_next_step_whole_in_80_columns(
+    fallow: Fallow, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = fallow("doctor", "--home", empty_home)
+    rows = json.loads(fallow("doctor", "--home", empty_home, "-o", "json").out)["checks"]
+    (step,) = (row["next_step"] for row in rows if row["check"] == "sources")
+    assert len(step) > 40
+    assert f"sources: {step}\n" in ran.err
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("noun", "row", "shown"),
+    [
+        ("incidents",
+         {"start": "2026-11-22 09:36:40", "cause": "spot reclaim", "step": "restart elsewhere",
+          "nodes": "h100-spot-0", "workloads": "PyTorchJob/team-genai/pretrain-1", "why": "w" * 40,
+          "id": "a" * 12, "cluster": "demo", "usd": 1715.81},
+         ["start", "cause", "step", "nodes"]),
+        ("queue",
+         {"workload": "PyTorchJob/team-speech/straggling-17", "gpus": 16.0, "hours": 64.8,
+          "gpu_hours": 1036.8, "waiting_cost": 7887.12, "why": "no_fit",
+          "blocked_by": "Deployment/team-data/night-1, RayCluster/team-speech/kept-5",
+          "way_in": "none was found"},
+         ["workload", "gpus", "hours", "why", "blocked_by"]),
+        ("steps",
+         {"action": None, "policy": "reclaim-idle", "finding": "f" * 12,
+          "workload": "RayCluster/team-speech/kept-8", "do": "suspend", "step": "notify",
+          "result": "would notify", "gpus": 4.0, "usd_per_day": 1061.88, "why": "w" * 40},
+         ["action", "workload", "do", "step", "result"]),
+    ],
+)  # fmt: skip
+def test_in_80_columns_a_table_has_what_its_reader_needs(
+    noun: str, row: dict[str, Any], shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    head = tables.render([row], "table", noun=noun).splitlines()[0].lower().split()
+    assert [name for name in shown if name not in head] == []
