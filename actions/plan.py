@@ -112,8 +112,8 @@ def is_ready(decision: Decision) -> bool:
 def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
     """Order decisions: a policy that only observes does not hide what another policy holds.
 
-    Nor does the notice of a policy that acts upon nothing by itself hide an act that waits for
-    nothing but approval: its owner was notified of that.
+    Nor does the notice of a policy that does not act upon the case by itself hide an act that waits
+    for nothing but approval: its owner was notified of that.
     """
     does = decision.step != "observe" and decision.ruling != "deny"
     strength: str = decision.ruling

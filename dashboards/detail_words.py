@@ -39,7 +39,7 @@ def describe_kind(kind: str) -> str:
 
 def describe_verb(verb: str | None) -> str | None:
     """Return what a finding recommends in words: some analyzers write it with hyphens."""
-    return None if verb is None else verb.replace("-", " ")
+    return verb if verb is None or " " in verb else verb.replace("-", " ")
 
 
 def describe_details(analyzer: str, details: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.detail_words import describe_details
+from dashboards.detail_words import describe_details, describe_verb
 from dashboards.figures.query import ADVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
@@ -153,8 +153,7 @@ def _build_advice(recommendation: dict[str, Any]) -> dict[str, Any]:
     texts = {
         name: str(recommendation[name]) if recommendation.get(name) else None for name in names
     }
-    if texts["verb"] and " " not in texts["verb"]:
-        texts["verb"] = texts["verb"].replace("-", " ")
+    texts["verb"] = describe_verb(texts["verb"])
     return texts | {
         "usd_per_day": recommendation.get("usd_per_day"),
         "gpu_hours_per_day": recommendation.get("gpu_hours_per_day"),
