@@ -86,7 +86,7 @@ def add_cluster(
     columns: Mapping[str, Any], request: page.PageRequest, after: str = "workload"
 ) -> dict[str, Any]:
     """Return the columns of a table, with that of the cluster where the fleet has several."""
-    added = {"cluster": page.name("cluster", 90)} if has_several_clusters(request) else {}
+    added = {"cluster": page.name("cluster", 80)} if has_several_clusters(request) else {}
     columns_with: dict[str, Any] = {}
     for name, column in columns.items():
         columns_with |= {name: column, **(added if name == after else {})}

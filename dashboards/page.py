@@ -80,6 +80,7 @@ FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
 NAME_PX = 250
+TIME_PX = 130
 MOST_OFFERED = 500
 """Rows in the box that opens them: a browser gets their names with each drawing."""
 THREE_DIGITS = "%,.3g"
@@ -500,7 +501,9 @@ def _configure(column_config: Any, column: pa.ChunkedArray) -> Any:
     kind = column_config.get("type_config") or {}
     is_time = pa.types.is_timestamp(column.type) or kind.get("type") == "datetime"
     if is_time and column.null_count:
-        return name(column_config["label"], "small")
+        return name(
+            column_config["label"], "small" if column.null_count == len(column) else TIME_PX
+        )
     if kind and column.null_count and len(column_config["label"] or "") <= len("unknown"):
         # The browser makes a column as wide as its title and its numbers.
         column_config = {**column_config, "width": "small"}

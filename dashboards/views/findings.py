@@ -24,9 +24,9 @@ WORKLOAD_COLUMNS = {
         "saves, USD", "in the window, all its findings; no GPU-hour twice"
     ),
     "workload": page.name("workload", 235),
-    "kind": page.name("finding", 230),
-    "verb": page.name("what to do", 190),
-    "evidence": page.name("evidence", "small"),
+    "kind": page.name("finding", 228),
+    "verb": page.name("what to do", 168),
+    "evidence": page.name("evidence", 90),
     "gpu_hours_all": page.configure_number("saves, GPU-hours"),
     "findings": page.configure_number("findings"),
     "policy": page.name("policy", "small"),

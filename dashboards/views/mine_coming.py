@@ -72,7 +72,7 @@ def show_coming(request: PageRequest) -> None:
         row["number"] = number
     choice = action_buttons.choose(
         busy,
-        filters.add_cluster(COMING, request, after="subject"),
+        filters.add_cluster(COMING, request, after="says"),
         key="case",
         label="Workload",
         table_name="What will happen, the soonest first",

@@ -9,8 +9,8 @@ from dashboards.page import PageRequest, format_money, format_share
 SOON_DAYS = 60
 
 COLUMNS = {
-    "name": page.name("commitment", 110),
-    "instance_type": page.name("of", 110),
+    "name": page.name("commitment", 90),
+    "instance_type": page.name("of", 100),
     "nodes": page.configure_number("nodes"),
     "utilisation_pct": page.configure_percent(
         "utilisation", "committed node-hours that ran", bar=False

@@ -17,6 +17,7 @@ from actions.journal import Journal
 from actions.journal.warehouse_copy import copy_journal
 from actions.policy.schedule import get_blackout_end, is_blackout
 from fallow.action_models import Facts, Reason, compute_decision_id
+from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError
 from fallow.models import Finding
 from fallow.settings import Settings
@@ -120,7 +121,9 @@ def plan_rows(
                 "usd_per_day": case.usd_per_day,
             }
         rows.append(row | {"ruling": "deny"})
-    whole = {"ts": _to_naive_utc(at), "aborted": aborted, "acts": settings.actions.enabled}
+    # A demo's fleet acts while its time passes.
+    acts = settings.actions.enabled or has_demo_cluster(settings.home)
+    whole = {"ts": _to_naive_utc(at), "aborted": aborted, "acts": acts}
     mine = [row | whole for row in rows if row["cluster"] == settings.cluster]
     return _batch("plan", mine)
 

@@ -15,6 +15,7 @@ from actions.policy.model import Policy
 from dashboards import app, signin
 from dashboards.signin import Person
 from fallow.action_models import Decision, Reason
+from fallow.demo_marker import MARKER, WORLD
 from fallow.settings import Settings
 from runtime.operations import plan_rows, plans
 from runtime.service.api import WriteApi
@@ -81,6 +82,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
             journal.append(event_types.FROZEN, event_types.FLEET, {"why": NAME}, actor=NAME)
             copy_journal(journal, lake, NAME)
     return settings
+
+
+def test_the_plan_of_a_demo_acts_because_its_fleet_does(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, cluster="c")
+    plan = ActionPlan((decision("c", 0),), ())
+    rows = plan_rows.plan_rows(settings, plan, (), END).rows
+    assert rows["acts"].to_pylist() == [False]
+    (tmp_path / MARKER).touch()
+    (tmp_path / WORLD).touch()
+    rows = plan_rows.plan_rows(settings, plan, (), END).rows
+    assert rows["acts"].to_pylist() == [True]
 
 
 @pytest.fixture
