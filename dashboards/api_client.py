@@ -5,6 +5,7 @@ roles are checked here.
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from dashboards.signin import Person, Role
 from fallow import http_client
 from fallow.deadlines import BodyTooLargeError, DeadlineExceededError
+from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
 from fallow.http_client import NotConnectedError
 from fallow.settings import Settings
@@ -105,7 +107,7 @@ def _post(
     except NotConnectedError as error:
         raise TemporaryError(
             f"the service at {url} does not answer: {error}",
-            hint="`fallow up` runs it; the commands approve, snooze, keep and undo do the same",
+            hint=f"`fallow up` runs it{_suggest_command(settings, kind_requested, body)}",
         ) from error
     except (ConnectionError, DeadlineExceededError, BodyTooLargeError) as error:
         raise TemporaryError(
@@ -113,6 +115,17 @@ def _post(
             hint="it may have been done: see Actions before you ask again",
         ) from error
     return answer.status, answer.body.decode(errors="replace")
+
+
+def _suggest_command(
+    settings: Settings, kind_requested: RequestKind, body: Mapping[str, str]
+) -> str:
+    """Return the command that does the same without the service; a finding is snoozed there."""
+    if kind_requested == "snooze":
+        return ""
+    words = [body[name] for name in ("request", "action", "workload", "for") if name in body]
+    home = ["--home", str(settings.home)] if is_demo_home(settings.home) else []
+    return f"; `{shlex.join(['fallow', kind_requested, *words, *home])}` does the same"
 
 
 def _read_error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowError:

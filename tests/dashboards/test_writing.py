@@ -4,12 +4,14 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dashboards import api_client
 from dashboards.signin import Person
+from fallow.demo_marker import MARKER
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
 from fallow.settings import Settings, load
 from runtime.service.api import WriteApi
@@ -170,10 +172,29 @@ def test_token_that_is_another_is_said(service: Settings, heard: Heard) -> None:
     assert not heard.said
 
 
-def test_service_that_is_down_is_said() -> None:
+@pytest.mark.parametrize(
+    ("what", "body", "command"),
+    [
+        ("approve", {"request": "d1"}, "fallow approve d1"),
+        ("undo", {"action": "a1"}, "fallow undo a1"),
+        ("keep", {"workload": "Notebook/a/b", "for": "7d"}, "fallow keep Notebook/a/b 7d"),
+        ("snooze", {"finding": "f1", "for": "7d"}, None),
+    ],
+)
+def test_service_that_is_down_is_said_with_the_command_that_does_the_same(
+    what: api_client.RequestKind, body: dict[str, str], command: str | None, tmp_path: Path
+) -> None:
+    settings = told(url="http://127.0.0.1:9")
     with pytest.raises(TemporaryError, match="does not answer") as error:
-        api_client.send_request(told(url="http://127.0.0.1:9"), APPROVER, "approve", request="d1")
-    assert "fallow up" in (error.value.hint or "")
+        api_client.send_request(settings, APPROVER, what, **body)
+    hint = error.value.hint or ""
+    assert "fallow up" in hint
+    assert hint.endswith(f"`{command}` does the same" if command else "it")
+    (tmp_path / MARKER).touch()
+    of_demo = settings.model_copy(update={"home": tmp_path})
+    with pytest.raises(TemporaryError) as error:
+        api_client.send_request(of_demo, APPROVER, what, **body)
+    assert (f"--home {tmp_path}`" in (error.value.hint or "")) is bool(command)
 
 
 @pytest.mark.parametrize(
