@@ -7,6 +7,7 @@ same path as a site's.
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -326,11 +327,13 @@ def test_devices_in_parts_have_the_states_of_all_at_once(
         assert [r.last_device for r in ranges[:-1]] == ["GPU-01", "GPU-03", "GPU-05"]
         parts = [signals.derive_signals(warehouse, whole, r) for r in ranges]
         assert [len(set(part["device"].to_pylist())) for part in parts] == [1, 2, 2, 2]
-        signals.write_signals(warehouse, whole)
+        with mock.patch.object(signals, "learn_bands", wraps=signals.learn_bands) as learned:
+            signals.write_signals(warehouse, whole)
+        assert learned.call_count == 1, "once for all parts"
         assert read_signals(warehouse) == at_once
 
 
-def test_a_window_is_one_pass_up_to_the_bound_and_a_day_at_least(
+def test_a_window_is_one_pass_up_to_the_bound_and_three_days_at_least(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hours = {f"GPU-{n}": series(60, 1, gpu_util_pct=0.0) for n in range(3)}
@@ -341,9 +344,9 @@ def test_a_window_is_one_pass_up_to_the_bound_and_a_day_at_least(
         for bound, wanted in ((3 * 288, 1), (3 * 288 - 1, 2), (100, 9), (1, 864)):
             monkeypatch.setattr(signals, "DEVICE_BUCKETS", bound)
             assert signals.count_parts(warehouse, day) == wanted
-            assert signals.compute_stride(warehouse) == timedelta(hours=24)
-        monkeypatch.setattr(signals, "DEVICE_BUCKETS", 3 * 12 * 25)
-        assert signals.compute_stride(warehouse) == timedelta(hours=25)
+            assert signals.compute_stride(warehouse) == timedelta(days=3)
+        monkeypatch.setattr(signals, "DEVICE_BUCKETS", 3 * 12 * 73)
+        assert signals.compute_stride(warehouse) == timedelta(hours=73)
         everything = signals.list_device_ranges(warehouse, 864)
         assert len(everything) <= 3 + 1
         assert everything[0].first_device == ""

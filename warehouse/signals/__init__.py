@@ -36,8 +36,9 @@ BUCKET_S = 300
 DEVICE_BUCKETS = 1_200_000
 """Rows written in one pass, besides their context: about 1 GB of memory."""
 
-LEAST_HOURS = 24
-"""Hours written in one pass at least, for a part of the devices: hours around them are read too."""
+LEAST_HOURS = 72
+"""Hours written in one pass at least, for a part of the devices: six hours around them are read
+too, a twelfth; around a day it would be a quarter."""
 
 MOST_HOURS = 31 * 24
 """Hours written in one pass: each hour has its own idle band."""
@@ -94,20 +95,27 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
     """
     count = 0
     for chunk in window.chunks(compute_stride(wh)):
+        bands = learn_bands(wh, _widen(wh, chunk), wh.settings.ledger.idle_threshold)
         for devices in list_device_ranges(wh, count_parts(wh, chunk)):
-            rows = derive_signals(wh, chunk, devices)
+            rows = derive_signals(wh, chunk, devices, bands)
             count += wh.replace("signal", rows, WRITTEN, {**chunk.bounds(), **devices.bounds()})
     return count
 
 
 def derive_signals(
-    wh: "Warehouse", window: Window, devices: DeviceRange = ALL_DEVICES
+    wh: "Warehouse",
+    window: Window,
+    devices: DeviceRange = ALL_DEVICES,
+    bands: pl.DataFrame | None = None,
 ) -> "pa.Table":
-    """Return the `signal` rows of a window and of some devices as `write_signals` writes them."""
+    """Return the `signal` rows of a window and of some devices as `write_signals` writes them.
+
+    `bands`: the idle bands of the window and its context, where they are known.
+    """
     settings = wh.settings
-    context = _compute_context(wh, settings)
-    around = Window(window.start - context, window.end + context)
-    bands = learn_bands(wh, around, settings.ledger.idle_threshold)
+    around = _widen(wh, window)
+    if bands is None:
+        bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     parameters: dict[str, Any] = {
         **around.bounds(),
         **devices.bounds(),
@@ -209,6 +217,12 @@ def list_device_ranges(views: Views, parts: int) -> list[DeviceRange]:
 
 def _count_devices(views: Views) -> int:
     return int(views.query("SELECT count(*) AS n FROM device")["n"][0].as_py())
+
+
+def _widen(wh: "Warehouse", window: Window) -> Window:
+    """Return a window with the context that its states need."""
+    context = _compute_context(wh, wh.settings)
+    return Window(window.start - context, window.end + context)
 
 
 def _compute_context(views: Views, settings: Settings) -> timedelta:
