@@ -41,6 +41,7 @@ NAMES = (
     "pools",
     "planning",
     "queue",
+    "incidents",
     "whatif",
     "acting",
     "pages",
