@@ -13,6 +13,7 @@ from actions.decide import decide
 from actions.gates import get_notice_time
 from actions.journal import JournalState, event_types
 from actions.journal.action_state import CaseKey
+from actions.journal.permissions import ApprovalRequest
 from actions.journal.trust import HAND, add_trust, read_trust_states
 from actions.loop.context import ActionContext
 from actions.loop.drift import DriftDetector, demote_policies, undo_harmful
@@ -458,14 +459,15 @@ class Actor:
 def approve(record: JournalState, prefix: str, by: str, subject: str = "") -> str:
     """Journal a person's approval of an action; return its id. The approver is not the requester.
 
-    `subject` is that of the person's sign-in; empty = nobody signed in, so names are compared.
+    `prefix` begins the id of the request, or of its finding, as plans list it. `subject` is that of
+    the person's sign-in; empty = nobody signed in, so names are compared.
 
     Raises:
         UsageError: no action of that id waits for approval.
         RefusedError: the approver requested the action, or approved it already.
     """
     record.catch_up()
-    request = record.approval_requests[find_by_prefix(prefix, record.approval_requests, "request")]
+    request = record.approval_requests[_find_request(record.approval_requests, prefix)]
     approver = Approver(by, subject)
     if is_same_person(approver, Approver(request.by)):
         raise RefusedError(
@@ -480,6 +482,19 @@ def approve(record: JournalState, prefix: str, by: str, subject: str = "") -> st
         document["oidc_subject"] = subject
     record.append(event_types.APPROVED, request.decision, document, actor=by)
     return request.decision
+
+
+def _find_request(requests: Mapping[str, ApprovalRequest], prefix: str) -> str:
+    if prefix and not any(key.startswith(prefix) for key in requests):
+        keys = [key for key, request in requests.items() if request.finding.startswith(prefix)]
+        if len(keys) > 1:
+            raise UsageError(
+                f"{len(keys)} actions on finding {prefix!r} wait for approval",
+                hint=f"one of: {', '.join(sorted(keys))}",
+            )
+        if keys:
+            return keys[0]
+    return find_by_prefix(prefix, requests, "request")
 
 
 def _require_cases(only: Collection[str], facts: Mapping[str, Facts]) -> None:

@@ -138,7 +138,10 @@ def undo(
 
 def approve(
     run: CommandRun,
-    request: Annotated[str, typer.Argument(metavar="ID", help="as `fallow actions` lists it")],
+    request: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="an id of `fallow actions` or `plan`"),
+    ],
     *,
     by: By = None,
 ) -> None:

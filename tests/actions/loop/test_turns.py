@@ -636,6 +636,13 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
     assert approve(actor.record, wanted.decision[:8], "bob") == wanted.decision
     with pytest.raises(RefusedError, match="already"):
         approve(actor.record, wanted.decision, "bob")
+    with pytest.raises(RefusedError, match="already"):
+        approve(actor.record, wanted.finding[:8], "bob")  # as `fallow plan` lists it
+    other = msgspec.structs.replace(wanted, policy="other", decision="other")
+    actor.record.approval_requests["other"] = other
+    with pytest.raises(UsageError, match="2 actions on finding"):
+        approve(actor.record, wanted.finding, "bob")
+    del actor.record.approval_requests["other"]
     actor.turn(dry_run=False)
     (result,) = actor.record.actions.values()
     assert result.action.approved_by == ("bob",)
