@@ -24,7 +24,7 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "pages"
 DAYS, GPUS = 7, 64
 WIDTH, LEAST, MOST = 1360, 800, 2400
 """Pixels; a page that is longer is cut."""
-LARGEST = 120_000
+LARGEST = 180_000
 """Bytes of a picture; fewer colours make it smaller."""
 HEIGHT = "document.querySelector('[data-testid=stMain]').scrollHeight"
 CHOSEN = {
