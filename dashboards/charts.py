@@ -36,7 +36,7 @@ BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
 SERIES = (BLUE, AMBER, "#0d9488", VIOLET, "#db2777", "#64748b", "#0891b2", RED, GREEN, GREY)
 DAY: Literal["utcyearmonthdate"] = "utcyearmonthdate"
 HOUR: Literal["utcyearmonthdatehours"] = "utcyearmonthdatehours"
-LEAST_WITH_SI = 10
+LEAST_WITH_SI, LEAST_WHOLE = 10_000, 10
 """Axes of smaller amounts have no SI prefix: m for a thousandth reads as a million."""
 MOST_POINTS = 5000
 LABEL_PX = 260
@@ -214,13 +214,14 @@ def draw_stacked_bars(
     names_wanted = [*names][:most]
     labels = [spell_out(name) for name in names_wanted]
     records = [row for row in rows if row["name"] in set(names_wanted)]
+    form = _choose_axis_format([row["usd"] for row in records])
     used = {str(row["state"]) for row in records}
     chart: alt.Chart = (
         alt.Chart(build_values(records))
         .mark_bar()
         .encode(
             y=alt.Y("name:N", title=None, sort=labels, axis=NAMES),
-            x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
+            x=alt.X("usd:Q", title=title, axis=alt.Axis(format=f"${form}")),
             color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
             tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
         )
@@ -288,9 +289,10 @@ def draw_coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
 def draw_funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
     """Draw stages as bars, one below the other: columns name, usd, colour, said."""
     order = [str(row["name"]) for row in rows]
+    form = _choose_axis_format([row["usd"] for row in rows])
     base = alt.Chart(build_values(rows)).encode(
         y=alt.Y("name:N", sort=order, title=None),
-        x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
+        x=alt.X("usd:Q", title=title, axis=alt.Axis(format=f"${form}")),
         tooltip=["name:N", alt.Tooltip("usd:Q", title=title, format=",.2f")],
     )
     bars = base.mark_bar().encode(color=alt.Color("colour:N", scale=None))
@@ -322,9 +324,14 @@ def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Char
 
 
 def _choose_axis_format(amounts: Sequence[float | Decimal | None]) -> str:
-    """Return the format of an axis of amounts: 1.5k; below ten 0.15, which SI would write 150m."""
+    """Return the format of an axis of amounts: 15k; below ten thousand 1,500; below ten 0.15.
+
+    SI would write 1.5k of 200 as 0.2k, and 0.15 as 150m.
+    """
     largest = max((abs(float(amount)) for amount in amounts if amount is not None), default=0.0)
-    return "~s" if largest >= LEAST_WITH_SI else ".3~g"
+    if largest >= LEAST_WITH_SI:
+        return "~s"
+    return ",~f" if largest >= LEAST_WHOLE else ".3~g"
 
 
 def _build_legend(colours: Mapping[str, str]) -> Callable[[alt.Chart, str], alt.Chart]:

@@ -54,7 +54,11 @@ def test_an_axis_of_cents_has_no_prefix_that_reads_as_a_million() -> None:
     assert spec["encoding"]["x"]["axis"]["format"] == "$.3~g"
     large = [bars[0] | {"high": 2000.0}]
     spec = charts.cost_histogram(large, "USD per million", "jobs").to_dict()
-    assert spec["encoding"]["x"]["axis"]["format"] == "$~s"
-    for usd, form in ((Decimal("0.22"), ".3~g"), (Decimal(220), "~s"), (None, ".3~g")):
+    assert spec["encoding"]["x"]["axis"]["format"] == "$,~f"
+    forms = (
+        (None, ".3~g"), (Decimal("9.99"), ".3~g"), (Decimal(10), ",~f"), (Decimal(9_999), ",~f"),
+        (Decimal(10_000), "~s"),
+    )  # fmt: skip
+    for usd, form in forms:
         spec = charts.draw_ranked_bars([{"name": "a", "usd": usd}]).to_dict()
         assert spec["encoding"]["x"]["axis"]["format"] == form
