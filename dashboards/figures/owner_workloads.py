@@ -22,7 +22,7 @@ def read_workloads(views: Views, window: Window, filters: Filters, owners: Owner
     """Return the owners' workloads of the window, the most expensive first.
 
     Columns: cluster, workload, team, gpu_hours, usd, idle_usd, idle_gpu_hours, productive_pct,
-    last_hour (UTC), state (of the newest hour; `over` = it holds nothing any more), says (what
+    last_hour (UTC), state (of the newest hour; `ended` = it holds nothing any more), says (what
     policies plan).
     """
     steps = (
@@ -42,7 +42,7 @@ def read_workloads(views: Views, window: Window, filters: Filters, owners: Owner
         listed = run_query(views, state_steps, hour, filters, owners=[*owners]).to_pylist()
         states = {(row["cluster"], row["workload"]): row["state"] for row in listed}
     names = zip(rows["cluster"].to_pylist(), rows["workload"].to_pylist(), strict=True)
-    state = pa.array([states.get(name, "over") for name in names], pa.string())
+    state = pa.array([states.get(name, "ended") for name in names], pa.string())
     place = rows.column_names.index("newest_hour")
     return rows.set_column(place, "state", state)
 
