@@ -34,6 +34,8 @@ from fallow.window import Window
 MOST_NODES = 16
 FREE, STRANDED = "fragmented_gpus", "mig_slices"
 NO_HOURS = "the devices have no samples: no hours, and no dollars"
+LEAST_SHOWN = 0.05
+"""GPUs; less is 0.0 in the text."""
 MILLI = 1000
 MIB = 2**20
 
@@ -47,7 +49,8 @@ def build_pool_finding(
 ) -> Finding | None:
     """Return the finding of a pool's loss; None below `min_gpus` on the mean of the times."""
     rows = pool.rows
-    if measurement.unusable[:, rows].sum(axis=1).mean() < settings.min_gpus * MILLI:
+    mean_gpus = float(measurement.unusable[:, rows].sum(axis=1).mean()) / MILLI
+    if mean_gpus < settings.min_gpus:
         return None
     seen = compute_figures(state, measurement, rows, settings.slot_gpus)
     ratio = measurement.ratio()
@@ -64,7 +67,7 @@ def build_pool_finding(
     waiting = measurement.next_pods.waiting(pool)
     evidence = _build_evidence(state, waiting)
     details: dict[str, Any] = {
-        "why": _explain(seen, waiting),
+        "why": _explain(seen, waiting, mean_gpus),
         **describe_figures(seen),
         "cpu_probe": probe_cpu(state, rows),
         "mix": _describe_mix(state),
@@ -287,7 +290,12 @@ def _rank_nodes(
     return tuple(state.nodes[n].name for n in worst)
 
 
-def _explain(seen: FragmentationFigures, waiting: Pending) -> str:
+def _explain(seen: FragmentationFigures, waiting: Pending, mean_gpus: float) -> str:
+    if seen.unusable_gpus < LEAST_SHOWN:
+        return (
+            f"on the mean of the window the next pods could not use {mean_gpus:,.1f} idle GPUs; "
+            "at its end there are none of these"
+        )
     causes: Mapping[str, float] = seen.unusable_by_cause
     cause = max(causes, key=lambda name: causes[name])
     consumer = "the next pod that asks for GPUs is expected not to use"

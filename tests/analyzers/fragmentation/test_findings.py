@@ -181,6 +181,7 @@ def test_hours_and_dollars_are_the_lost_part_of_the_free_ones(fleet: Fleet, wind
     (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
     # A job of 8 GPUs waits all day: 4 free ones are lost to it for 12 hours, 8 to nobody for 12.
     assert found.details["fragmented_gpus"] == 0
+    assert "could not use 2.0 idle GPUs; at its end there are none" in found.details["why"]
     assert found.gpu_hours == pytest.approx(4 * 12)
     assert found.usd == pytest.approx(Decimal(96))
 
