@@ -453,19 +453,22 @@ def format_utilisation(part: float | None, measured: float) -> tuple[str, str, s
 
 
 def show_reconciliation(
-    request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages
+    request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages, first: str = ""
 ) -> None:
-    """Show how idle hours relate to findings, and possible savings to waste."""
+    """Show how idle hours relate to findings, and possible savings to waste.
+
+    `first`: what the note says before.
+    """
+    lines = [first]
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
-    if sums is None:
-        if stages.identified:
-            note(
-                "What could be saved is counted over all pools and in fully loaded dollars: it is "
-                "not a part of the figures beside it."
-            )
-        return
-    sums = msgspec.structs.replace(sums, in_use_by=tuple(map(escape, sums.in_use_by)))
-    lines = (sums.idle(), sums.savings(lambda usd: format_money(usd, cents=True)))
+    if sums is not None:
+        sums = msgspec.structs.replace(sums, in_use_by=tuple(map(escape, sums.in_use_by)))
+        lines += [sums.idle(), sums.savings(lambda usd: format_money(usd, cents=True))]
+    elif stages.identified:
+        lines.append(
+            "What could be saved is counted over all pools and in fully loaded dollars: it is "
+            "not a part of the figures beside it."
+        )
     if any(lines):
         note("  \n".join(filter(None, lines)))
 

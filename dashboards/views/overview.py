@@ -114,11 +114,11 @@ def show_headline(request: PageRequest) -> None:
         if before
         else f"No change is shown: {why} ({format_duration(before_window.seconds)}). "
     )
-    page.note(
+    parts = (
         f"{compared}Paid = used + wasted + unknown; unknown: "
         f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)} of the hours."
     )
-    page.show_reconciliation(request, waterfall_total, stages_reached)
+    page.show_reconciliation(request, waterfall_total, stages_reached, first=parts)
 
 
 def format_wasted(now: PeriodTotals) -> str:

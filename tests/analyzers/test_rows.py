@@ -48,6 +48,7 @@ ARGUMENTS: dict[str, Any] = {
     "clusters": ["c"],
     "stills": ["c"],
     "cluster": "c",
+    "workload": "ml/Job/w",
     "nodes": ["n"],
     "kinds": ["Job"],
     "reasons": ["Rebooted"],
