@@ -24,7 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.excepthook = _print_traceback
     threading.excepthook = _print_thread_traceback
     keep_files_private()
-    sys.exit(run(words))
+    code = run(words)
+    if any(thread.daemon for thread in threading.enumerate()):
+        from runtime.service.process_end import end_process  # noqa: PLC0415  (few commands do)
+
+        end_process(code)  # such a thread may be amid a query, of an API or of a job that hangs
+    sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:

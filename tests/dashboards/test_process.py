@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fallow.settings import Settings
+from tests.queries_without_end import QUERIES_WITHOUT_END
 
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
 
@@ -56,19 +57,6 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
     assert f"http://127.0.0.1:{port}" in text
     assert "this machine only" in text
     assert "Traceback" not in text
-
-
-QUERIES_WITHOUT_END = """
-import threading, duckdb
-def read():
-    connection = duckdb.connect()
-    while True:
-        connection.sql("SELECT sum(range) FROM range(300_000) GROUP BY range % 7").fetchall()
-for _ in range(2):
-    threading.Thread(target=read, daemon=True).start()
-from runtime.cli import main
-main()
-"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ from tests.cli.test_acting_whole import Exporter
 from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414
 from tests.cli.test_acting_whole import hook as hook  # noqa: PLC0414
 from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
+from tests.queries_without_end import QUERIES_WITHOUT_END
 from warehouse.lake import Warehouse
 from warehouse.verification import verify_warehouse
 
@@ -181,3 +184,14 @@ def test_a_job_that_waited_its_turn_is_not_begun_after_all() -> None:
     stop.set()
     run_job(job, stop, metrics, ready)
     assert ran == [1]
+
+
+@pytest.mark.parametrize(("words", "code"), [(("up",), 2), (("spend",), 1)])
+def test_an_end_amid_a_query_has_the_exit_code_of_the_command(
+    words: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    """`up` has nothing to collect, `spend` no warehouse; a thread in the engine aborted both."""
+    command = [sys.executable, "-c", QUERIES_WITHOUT_END, *words, "--home", str(tmp_path / "home")]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
+    ended = subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == code, ended.stderr
