@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from actions.facts import read_fleet
-from actions.policy.budgets import BudgetUsage, FleetSize
+from actions.policy.budgets import BudgetUsage, FleetSize, build_usage
 from actions.policy.model import Policy
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import FleetState, to_micros
@@ -59,19 +60,12 @@ class FleetSizes:
         """Return the fleet at a given time; dollars only where a budget is a share of them."""
         priced = read_fleet(self._views, self._turns[k]) if self._priced else BudgetUsage()
         fleet = _get_size(self._all, k, priced.get_size("fleet", ""))
-        return BudgetUsage(
-            elsewhere=(),  # a replay counts the actions of all its clusters together
-            fleet_gpus=fleet.gpus,
-            fleet_workloads=fleet.workloads,
-            fleet_owners=fleet.owners,
-            fleet_usd_per_hour=fleet.usd_per_hour,
-            largest_node_gpus=fleet.largest_node_gpus,
-            largest_node_usd_per_hour=fleet.largest_node_usd_per_hour,
-            clusters={
-                cluster: _get_size(sizes, k, priced.clusters.get(cluster, FleetSize()))
-                for cluster, sizes in self._clusters.items()
-            },
-        )
+        clusters = {
+            cluster: _get_size(sizes, k, priced.clusters.get(cluster, FleetSize()))
+            for cluster, sizes in self._clusters.items()
+        }
+        # A replay counts the actions of all its clusters together.
+        return msgspec.structs.replace(build_usage(fleet, clusters), elsewhere=())
 
 
 def _measure(

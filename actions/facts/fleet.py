@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actions.policy.budgets import BudgetUsage, FleetSize
+from actions.policy.budgets import BudgetUsage, FleetSize, build_usage
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.window import Window
@@ -32,15 +32,7 @@ def read_fleet(views: Views, now: datetime) -> BudgetUsage:
     prices = _sum_by_cluster(views, latest, parameters) if latest.num_rows else {}
     sizes = {row["cluster"]: _build_size(row, prices) for row in rows}
     fleet = sizes.pop(None)
-    return BudgetUsage(
-        fleet_gpus=fleet.gpus,
-        fleet_workloads=fleet.workloads,
-        fleet_owners=fleet.owners,
-        fleet_usd_per_hour=fleet.usd_per_hour,
-        largest_node_gpus=fleet.largest_node_gpus,
-        largest_node_usd_per_hour=fleet.largest_node_usd_per_hour,
-        clusters=sizes,
-    )
+    return build_usage(fleet, sizes)
 
 
 def _build_size(

@@ -103,6 +103,19 @@ class BudgetUsage(msgspec.Struct, frozen=True):
         )
 
 
+def build_usage(fleet: FleetSize, clusters: Mapping[str, FleetSize]) -> BudgetUsage:
+    """Return the usage of a fleet in which nothing was done yet."""
+    return BudgetUsage(
+        fleet_gpus=fleet.gpus,
+        fleet_workloads=fleet.workloads,
+        fleet_owners=fleet.owners,
+        fleet_usd_per_hour=fleet.usd_per_hour,
+        largest_node_gpus=fleet.largest_node_gpus,
+        largest_node_usd_per_hour=fleet.largest_node_usd_per_hour,
+        clusters=clusters,
+    )
+
+
 class RemainingBudget(msgspec.Struct, frozen=True):
     """What may still be done now under the budgets without `each`.
 
