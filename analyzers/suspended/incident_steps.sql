@@ -3,6 +3,7 @@ SELECT
     id,
     cause,
     step,
+    "end",
     evidence
 FROM incident
 WHERE

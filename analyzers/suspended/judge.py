@@ -11,9 +11,9 @@ from functools import cached_property
 import msgspec
 
 from analyzers.suspended.rows import read_ends, read_incident_steps
+from analyzers.suspended.sick_nodes import SickNodes
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import PodRecord, to_micros
-from warehouse.placement.node_capacities import STALE
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.suspensions import Suspension, read_last_pods
 
@@ -121,14 +121,10 @@ class SuspensionJudge:
         nodes = {node for incident in incidents for node in incident.nodes}
         if not nodes:
             raise _HeldError(f"the nodes of its {about} are not known")
-        if still := sorted(node for node in nodes if self._is_present(cluster, node)):
+        sick = SickNodes(self._views, self._queue.places.state, cluster, incidents, self._now)
+        if still := sick.list_present():
             raise _HeldError(f"nodes of its {about} are still there: {', '.join(still)}")
-        return f"the nodes of its {about} are gone: {', '.join(sorted(nodes))}"
-
-    def _is_present(self, cluster: str, node: str) -> bool:
-        record = self._queue.places.state.nodes.get((cluster, node))
-        oldest = to_micros(self._now - STALE)
-        return record is not None and (record.last_us is None or record.last_us >= oldest)
+        return f"the nodes of its {about} are gone: {', '.join(sick.describe_gone())}"
 
     def _place(self, suspension: Suspension, pods: Sequence[PodRecord]) -> tuple[str, ...]:
         """Return the nodes on which its pods fit now; who waits comes first."""

@@ -1,6 +1,6 @@
-"""Read what stored incidents say of suspended jobs."""
+"""Read what stored incidents say of suspended jobs, and the GPUs of their nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cache
 
@@ -17,13 +17,32 @@ class IncidentStep(Row, frozen=True):
     id: str
     cause: str
     step: str
+    end: datetime
     evidence: str | None
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that signals of the cause name."""
+        return self._list_named("node")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return the devices that signals of the cause name."""
+        return self._list_named("device")
+
+    def _list_named(self, field: str) -> tuple[str, ...]:
         signals = msgspec.json.decode(self.evidence or "[]")
-        return tuple(sorted({s["node"] for s in signals if s.get("of_cause") and s.get("node")}))
+        return tuple(sorted({s[field] for s in signals if s.get("of_cause") and s.get(field)}))
+
+
+class NodeGpu(Row, frozen=True):
+    """A device, its GPU, its last node, and when telemetry showed it (`node_gpus.sql`)."""
+
+    device: str
+    gpu: str
+    node: str
+    first_seen: datetime
+    last_seen: datetime
 
 
 def read_incident_steps(
@@ -33,6 +52,17 @@ def read_incident_steps(
     sql = read_text("analyzers.suspended", "incident_steps.sql")
     parameters = {"cluster": cluster, "workload": workload, "since": since, "until": until}
     return decode_rows(views.query(sql, parameters), IncidentStep)
+
+
+def read_node_gpus(
+    views: Views, cluster: str, nodes: Collection[str], devices: Collection[str], until: datetime
+) -> list[NodeGpu]:
+    """Return the devices of some nodes, and some devices wherever they are."""
+    sql = read_text("analyzers.suspended", "node_gpus.sql")
+    parameters = {
+        "cluster": cluster, "nodes": sorted(nodes), "devices": sorted(devices), "until": until
+    }  # fmt: skip
+    return decode_rows(views.query(sql, parameters), NodeGpu)
 
 
 @cache

@@ -4,7 +4,7 @@ A node of eight GPUs is free; the job had two pods of four GPUs until two hours 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -70,9 +70,9 @@ class SuspendedFleet(QueueFleet):
             for n in range(2)
         ])  # fmt: skip
 
-    def tell_cause(self, step: str = RERUN, node: str = "") -> None:
-        """Store an incident of the hang."""
-        signs = [{"node": node, "of_cause": True}] if node else []
+    def tell_cause(self, step: str = RERUN, node: str = "", device: str = "") -> None:
+        """Store an incident of the hang, four to three hours ago."""
+        signs = [{"node": node, "device": device, "of_cause": True}] if node else []
         row = {"id": step, "cluster": "c", "cause": "hang", "step": step,
                "start": THEN - timedelta(hours=4), "end": THEN - timedelta(hours=3),
                "workloads": '["team-a/Job/train"]', "evidence": json.dumps(signs)}  # fmt: skip
@@ -263,6 +263,105 @@ def test_a_job_runs_again_once_the_node_of_its_incident_is_gone(fleet: Suspended
     fleet.tell_cause("recycle the node", "n0")
     (found,) = fleet.find()
     assert found.details["why"].endswith("(hang) are gone: n0")
+
+
+def shows(
+    fleet: SuspendedFleet, names: Sequence[str], first_h: float, last_h: float = 0.0, at: str = "n0"
+) -> None:
+    """Let telemetry show GPUs on a node, from and until so many hours ago."""
+    fleet.views.rows("device", [
+        {"cluster": "c", "device": name, "node": at, "weight": 1.0, "interval_s": 60.0,
+         "gpu_model": "H100", "first_seen": THEN - timedelta(hours=first_h),
+         "last_seen": THEN - timedelta(hours=last_h)}
+        for name in names
+    ])  # fmt: skip
+
+
+OLD, NEW = ("GPU-a", "GPU-b"), ("GPU-c", "GPU-d")
+"""The GPUs of node n0 at the time of the incident, and others."""
+
+
+@pytest.fixture
+def recycled(fleet: SuspendedFleet) -> SuspendedFleet:
+    """Return the fleet whose node n0 is there by its name; a test says with which GPUs."""
+    fleet.had_pods()
+    fleet.stop()
+    fleet.node("n0", 0, gpu_count=2)
+    return fleet
+
+
+@pytest.mark.parametrize("device", ["GPU-a", ""])
+def test_a_node_that_came_back_under_its_name_with_other_gpus_is_another_node(
+    recycled: SuspendedFleet, device: str
+) -> None:
+    recycled.tell_cause("recycle the node", "n0", device)
+    shows(recycled, OLD, first_h=90, last_h=3)
+    shows(recycled, NEW, first_h=2)
+    (found,) = recycled.find()
+    assert found.details["why"] == (
+        "the nodes of its incident recycle the node (hang) are gone: n0 (it has other GPUs now)"
+    )
+
+
+def keep_all(fleet: SuspendedFleet) -> None:
+    shows(fleet, OLD, first_h=90)
+
+
+def replace_one_other(fleet: SuspendedFleet) -> None:
+    """The GPU of the incident stays, the other one was replaced."""
+    shows(fleet, OLD[:1], first_h=90)
+    shows(fleet, OLD[1:], first_h=90, last_h=3)
+    shows(fleet, NEW[:1], first_h=2)
+
+
+def replace_the_sick_one(fleet: SuspendedFleet) -> None:
+    """A GPU that fell off the bus and another one in its place: the machine is the same."""
+    shows(fleet, OLD[:1], first_h=90, last_h=3)
+    shows(fleet, OLD[1:], first_h=90)
+    shows(fleet, NEW[:1], first_h=2)
+
+
+def show_one_of_two(fleet: SuspendedFleet) -> None:
+    shows(fleet, OLD, first_h=90, last_h=3)
+    shows(fleet, NEW[:1], first_h=2)
+
+
+def show_before_the_end(fleet: SuspendedFleet) -> None:
+    """The new GPUs were there before the incident's last sign, three hours ago."""
+    shows(fleet, OLD, first_h=90, last_h=5)
+    shows(fleet, NEW, first_h=3)
+
+
+def never_show_old(fleet: SuspendedFleet) -> None:
+    shows(fleet, NEW, first_h=2)
+
+
+def fall_silent(fleet: SuspendedFleet) -> None:
+    shows(fleet, OLD, first_h=90, last_h=3)
+    shows(fleet, NEW, first_h=2, last_h=0.2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        keep_all, replace_one_other, replace_the_sick_one, show_one_of_two, show_before_the_end,
+        never_show_old, fall_silent, lambda _: None,
+    ],
+)  # fmt: skip
+def test_a_node_that_came_back_with_its_gpus_or_with_unknown_ones_is_still_there(
+    recycled: SuspendedFleet, change: Callable[[SuspendedFleet], None]
+) -> None:
+    recycled.tell_cause("recycle the node", "n0")
+    change(recycled)
+    assert recycled.hold().endswith("are still there: n0")
+
+
+def test_a_gpu_of_the_incident_in_another_node_is_still_there(recycled: SuspendedFleet) -> None:
+    recycled.tell_cause("recycle the node", "n0", "GPU-a")
+    shows(recycled, OLD[1:], first_h=90, last_h=3)
+    shows(recycled, NEW, first_h=2)
+    shows(recycled, OLD[:1], first_h=90, at="n7")
+    assert recycled.hold().endswith("are still there: n7")
 
 
 def test_a_job_stopped_for_others_runs_again_without_them(fleet: SuspendedFleet) -> None:
