@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Playwright, sync_playwright
 from fallow.settings import Settings
 from tests.browser.neighbours import given, settle
 from tests.browser.serving import dashboard, free_port
-from tests.browser.visiting import Visitor
+from tests.browser.visiting import SCREEN, Visitor
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions"]
 THREAD: ThreadPoolExecutor = ThreadPoolExecutor(1, thread_name_prefix="browser")
@@ -73,6 +73,8 @@ def visitors(browser: Browser, url: str) -> Iterator[Callable[..., Visitor]]:
         key = repr(sorted(context.items()))
         if key not in met:
             met[key] = Visitor(browser, url, **context)
+        # A test may have left the window narrow: Streamlit hides elements there.
+        met[key].page.set_viewport_size(SCREEN)
         met[key].outside.clear()
         met[key].said.clear()
         return met[key]

@@ -8,9 +8,10 @@ import re
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, ViewportSize
 
 WHOLE_MS = 60_000
+SCREEN: ViewportSize = {"width": 1280, "height": 900}
 WHOLE = """() => {
   const app = document.querySelector('[data-testid=stApp]');
   if (!app || app.dataset.testScriptState !== 'notRunning') return false;
@@ -47,9 +48,7 @@ class Visitor:
         self.said: list[str] = []
         """Errors of the console and of scripts."""
         self.friends = {urlsplit(home).netloc}
-        self.context: BrowserContext = browser.new_context(
-            viewport={"width": 1280, "height": 900}, **context
-        )
+        self.context: BrowserContext = browser.new_context(viewport=SCREEN, **context)
         self.context.route("**/*", self._guard)
         self.context.add_init_script("window.alert = () => { window.alerted = true; };")
         self.page: Page = self.context.new_page()
