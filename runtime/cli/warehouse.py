@@ -7,10 +7,10 @@ import typer
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
-from warehouse.audit_results import audit_due
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
 from warehouse.relocation import RelocatedPart, relocate_warehouse
+from warehouse.stages.audit_stage import audit_due
 from warehouse.tiers import move_to_cold
 
 

@@ -32,6 +32,7 @@ from runtime.service.sources import SourceRead, Sources, wait_for
 from warehouse import audit_results, maintenance, tiers
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
+from warehouse.stages.audit_stage import audit_due, audit_stage
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
@@ -200,7 +201,7 @@ class ServiceLoop:
     ) -> "list[AuditFailure]":
         """Return the failing audits of the pages' window; read again only while one may fail."""
         if self._audits_failed is None:
-            failures = audit_results.audit_hours(self.warehouse, window)
+            failures = audit_stage(self.warehouse, window)
         elif failures or self._audits_failed:
             failures = audit_results.read_failures(self.warehouse, window)
         self._audits_failed = bool(failures)
@@ -262,7 +263,7 @@ class ServiceLoop:
         finally:  # the lake stays small while the cold tier is away
             maintenance.compact_warehouse(self.warehouse)
             self.metrics.record_tiers(self.warehouse, self.clock())
-        if failures := audit_results.audit_due(self.warehouse):
+        if failures := audit_due(self.warehouse):
             self._audits_failed = True  # the next accounting turn reads them for the metric
             log.error(format_banner(failures))
         log.info("maintained", extra={"moved": str(moved)})

@@ -14,6 +14,7 @@ from fallow.window import Window
 from tests.warehouse.test_totals import HOUR, HOURS, ROW, START, write_hours
 from warehouse import audit_results, audits, dirty
 from warehouse.lake import Warehouse
+from warehouse.stages.audit_stage import audit_due
 
 NOW = START.replace(tzinfo=UTC) + timedelta(hours=HOURS)
 SPAN = st.tuples(st.integers(0, HOURS - 1), st.integers(1, HOURS))
@@ -160,10 +161,10 @@ def test_an_hour_that_is_corrupted_after_its_audit_is_found_by_the_next_one_that
     assert audit_results.audit_hours(warehouse, whole) == []
     corrupt_hour(warehouse, 2)
     assert "ledger_capacity" in {f.audit for f in audits.run_audits(warehouse)}, "verify sees it"
-    assert audit_results.audit_due(warehouse) == [], "nothing is due yet"
+    assert audit_due(warehouse) == [], "nothing is due yet"
     assert audit_results.read_failures(warehouse, whole) == []
     clock.now = NOW + audit_results.RECENT_AGE + timedelta(seconds=1)
-    (failure,) = audit_results.audit_due(warehouse)
+    (failure,) = audit_due(warehouse)
     assert (failure.audit, failure.rows) == ("ledger_capacity", 1)
     (stored,) = warehouse.query("FROM audit WHERE failed <> ''").to_pylist()
     assert (stored["bucket"], stored["failed"]) == (START + 2 * HOUR, "ledger_capacity")
@@ -182,7 +183,7 @@ def test_hours_from_before_the_upgrade_are_audited_a_slice_at_a_time(
     count = "SELECT count(*) AS n FROM audit SEMI JOIN ledger USING (bucket) WHERE period = '1h'"
     counts = []
     for _ in range(3):
-        audit_results.audit_due(warehouse)
+        audit_due(warehouse)
         counts.append(warehouse.query(count)["n"][0].as_py())
     assert counts == [4, HOURS, HOURS]
 

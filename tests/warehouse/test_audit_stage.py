@@ -11,15 +11,15 @@ from fallow.errors import UnreadableDaysError
 from fallow.window import Window
 from tests.copies import copied
 from tests.warehouse import test_stages
-from tests.warehouse.stage_tasks import find_window, widen
+from tests.warehouse.stage_tasks import KillsFirst, find_window, widen
 from tests.warehouse.test_stage_kills import read_audits
 from tests.warehouse.test_stages import InProcess, assert_equal, open_settings
-from warehouse import audits, totals
+from warehouse import audit_results, audits, dirty, totals
 from warehouse.audit_results import audit_hours
 from warehouse.lake import Warehouse
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.slices import StageSlice
-from warehouse.stages.audit_stage import audit_stage, run_audits_stage
+from warehouse.stages.audit_stage import audit_due, audit_stage, run_audits_stage
 from warehouse.stages.ledger_stage import write_ledger_stage
 
 demo = test_stages.demo
@@ -59,6 +59,74 @@ def test_all_audits_as_slices_find_what_one_process_does(wh: Warehouse) -> None:
     assert {"ledger_capacity", "ledger_totals"} <= {failure.audit for failure in failures}
     assert run_audits_stage(wh, InProcess()) == failures
     assert run_audits_stage(wh) == failures
+
+
+@pytest.fixture(
+    scope="module",
+    # Two processes cover the same; `.ci/ray` runs the stages on Ray.
+    params=[2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 4))],
+)
+def workers(request: pytest.FixtureRequest) -> Iterator[LocalRunner]:
+    runner = LocalRunner(request.param)
+    yield runner
+    runner.close()
+
+
+def damage(wh: Warehouse) -> None:
+    """Make audits of hours and of days fail."""
+    start = find_window(wh).start.replace(tzinfo=None)
+    with wh.transaction() as cursor:
+        for hours in (2, 20):
+            cursor.execute(LENGTHEN, {"bucket": start + timedelta(hours=hours)})
+        cursor.execute("DELETE FROM ledger_1d")
+
+
+def make_due(wh: Warehouse) -> None:
+    """Delete all results, and mark hours, so that a day has two stretches that are due."""
+    start = find_window(wh).start.replace(tzinfo=None)
+    with wh.transaction() as cursor:
+        cursor.execute("DELETE FROM audit")
+        dirty.mark_hours(cursor, start + timedelta(hours=3), start + timedelta(hours=11))
+    assert len(audit_results.list_due(wh)) == 2
+
+
+def test_all_audits_in_processes_find_what_one_process_does(
+    wh: Warehouse, workers: LocalRunner
+) -> None:
+    assert run_audits_stage(wh, lambda _: workers) == []
+    damage(wh)
+    failures = audits.run_audits(wh)
+    assert {"ledger_capacity", "ledger_totals"} <= {failure.audit for failure in failures}
+    assert run_audits_stage(wh, lambda _: workers) == failures
+
+
+def test_due_audits_in_processes_store_what_one_process_does(
+    wh: Warehouse, workers: LocalRunner, tmp_path: Path
+) -> None:
+    make_due(wh)
+    damage(wh)
+    failures = audit_due(wh)
+    assert {"ledger_capacity", "ledger_totals"} <= {failure.audit for failure in failures}
+    stored = read_audits(wh)
+    assert audit_due(wh, lambda _: workers) == [], "nothing is due any more"
+
+    for runner in (lambda _: workers, KillsFirst(tmp_path / "killed")):
+        with wh.transaction() as cursor:
+            cursor.execute("DELETE FROM audit")
+        assert audit_due(wh, runner) == failures
+        assert_equal(stored, read_audits(wh))
+    assert (tmp_path / "killed").exists()
+
+
+def test_due_hours_that_change_while_slices_run_are_audited_as_they_are_now(wh: Warehouse) -> None:
+    def change() -> None:
+        with wh.transaction() as cursor:
+            cursor.execute(DOUBLE)
+
+    make_due(wh)
+    runner = InProcess(between=change)
+    assert "bill_sum" in {failure.audit for failure in audit_due(wh, runner)}
+    assert len(runner.slices) == 2
 
 
 def test_hours_that_change_while_slices_run_are_audited_as_they_are_now(wh: Warehouse) -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from tests.copies import copied
 from tests.warehouse import test_stage_kills, test_stages
-from tests.warehouse.test_stage_kills import run_stage
+from tests.warehouse.test_audit_stage import damage, make_due
+from tests.warehouse.test_stage_kills import read_audits, run_stage
 from tests.warehouse.test_stages import assert_equal, get_now, open_settings, read_rolled
+from warehouse import audits
 from warehouse.lake import Warehouse
 from warehouse.runners.ray_cluster import RayRunner
+from warehouse.stages.audit_stage import audit_due, run_audits_stage
 from warehouse.stages.rollup_stage import roll_up_stage
 
 pytest.importorskip("ray", reason="the extra ray is absent")
@@ -50,3 +53,18 @@ def test_ray_writes_and_audits_the_ledger_of_one_process(
 ) -> None:
     with Warehouse.open(open_settings(copied(demo, tmp_path / "home")), write=True) as wh:
         run_stage(wh, stage, lambda _: runner, expected)
+
+
+def test_ray_runs_all_audits_and_those_that_are_due_as_one_process(
+    demo: Path, tmp_path: Path, runner: RayRunner
+) -> None:
+    with Warehouse.open(open_settings(copied(demo, tmp_path / "home")), write=True) as wh:
+        make_due(wh)
+        damage(wh)
+        assert run_audits_stage(wh, lambda _: runner) == audits.run_audits(wh)
+        assert (failures := audit_due(wh, lambda _: runner))
+        stored = read_audits(wh)
+        with wh.transaction() as cursor:
+            cursor.execute("DELETE FROM audit")
+        assert audit_due(wh) == failures
+        assert_equal(stored, read_audits(wh))
