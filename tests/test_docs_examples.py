@@ -333,8 +333,8 @@ def test_the_figures_of_readme_are_those_of_the_code() -> None:
 
 def test_readme_begins_with_a_sentence_a_picture_and_two_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    title, reader, sentence, picture, commands, *_ = text.split("\n\n")
-    assert (title, reader[:5]) == ("# Fallow", "For: ")
+    title, sentence, picture, commands, *_ = text.split("\n\n")
+    assert title == "# Fallow"
     assert sentence.count(". ") == 0
     assert sentence.endswith(".")
     assert picture.startswith("![")
