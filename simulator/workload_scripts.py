@@ -96,12 +96,13 @@ class WorkloadScripts:
         entry = self._of.get(pod_uid)
         return entry is not None and entry[0].parts[entry[1]].begun
 
-    def has_waiting_ranks(self, pod_uid: str) -> bool:
-        """Return whether other ranks of the pod's gang run and may wait for it."""
+    def list_waiting_ranks(self, pod_uid: str) -> list[str]:
+        """Return the pods of the pod's gang if some of them run already, and may wait for it."""
         workload = self.role(pod_uid)
-        return (
-            workload is not None and workload.gang and any(p.begun for p in workload.parts.values())
-        )
+        if workload is None or not workload.gang:
+            return []
+        parts = workload.parts.values()
+        return [p.uid for p in parts] if any(p.begun for p in parts) else []
 
     def hold(self, holder: Holder, now_s: float) -> bool:
         """Process a pod that got devices; return whether its workload is known."""

@@ -12,7 +12,7 @@ import heapq
 import itertools
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -35,7 +35,7 @@ from simulator.models import TICK_S, Block, DeviceAllocation, HostSample, Simula
 from simulator.supply import fit_mix, list_device_products
 from simulator.work.effects import Effect, draw_effects
 from simulator.work.host import sample_host
-from simulator.work.signals import Carry, compute_signals
+from simulator.work.signals import Carry, EarlierScript, compute_signals
 from simulator.workload_scripts import Key, SimulatedWorkload, WorkloadScripts
 from simulator.workload_templates import build_base_objects, build_manifest
 from simulator.world_log import AdvanceEntry, WorldLog
@@ -162,6 +162,8 @@ class World:
         self._carry: Carry | None = None
         self._pieces: list[Block] = []
         self._from_s = spec.start_s
+        self._earlier: dict[str, list[EarlierScript]] = {}
+        """Scripts that pods followed before their present ones, since the last tick built."""
         self._block: Block | None = None
         self._snapshot: WorldSnapshot | None = None
         self._lock = threading.RLock()
@@ -369,8 +371,7 @@ class World:
         self._allocations_seen = len(allocations)
         for allocation in new:
             pod_uid = allocation.holder.uid
-            if pod_uid in self.cast.scripts:
-                self._emit(self._clock)  # the ticks so far belong to its earlier script
+            self._keep_scripts([pod_uid])
             if self.cast.hold(allocation.holder, self._clock):
                 self._open[pod_uid] = allocation
 
@@ -393,8 +394,7 @@ class World:
         if change.type == "DELETED" or has_ended(pod):
             return self._end_pod(pod_uid)
         if pod_uid in self._open and is_ready(pod) and not self._runs(pod_uid):
-            if self.cast.has_waiting_ranks(pod_uid):
-                self._emit(self._clock)  # the ticks so far belong to their waiting scripts
+            self._keep_scripts(self.cast.list_waiting_ranks(pod_uid))
             for ready_uid, done_s in self.cast.begin(pod_uid, self._clock):
                 self._later(done_s, "finish", (ready_uid, done_s))
             self._count_life(self.cast.role(pod_uid))
@@ -464,8 +464,20 @@ class World:
 
     # the truth
 
+    def _keep_scripts(self, uids: Iterable[str]) -> None:
+        """Keep the scripts of pods that are about to get others: the ticks so far follow them."""
+        for pod_uid in uids:
+            script = self.cast.scripts.get(pod_uid)
+            if script is not None and self._from_s < self._clock:
+                entry = EarlierScript(self._clock, script)
+                self._earlier.setdefault(pod_uid, []).append(entry)
+
     def _emit(self, until_s: float) -> None:
-        """Build the ticks before a time, with the current scripts."""
+        """Build the ticks before a time, with the scripts that pods followed at each."""
+        self._build_ticks(until_s)
+        self._earlier = {}
+
+    def _build_ticks(self, until_s: float) -> None:
         if self._is_silent:
             self._from_s = until_s
             return
@@ -492,6 +504,7 @@ class World:
                 ticks,
                 self._carry,
                 (*happened, *self._effects),
+                self._earlier,
             )
             self._pieces.append(block)
             self._from_s = upto_s

@@ -10,6 +10,7 @@ Nothing here is `stranded`: that depends on the pending pods, so the world decid
 
 import zlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -68,6 +69,13 @@ class Carry(msgspec.Struct, frozen=True):
     xid: Codes
 
 
+class EarlierScript(msgspec.Struct, frozen=True):
+    """What a pod did before it got another script: pulled an image, or waited for its gang."""
+
+    until_s: float
+    script: Script
+
+
 class _Sums(msgspec.Struct):
     """Sums over the devices while pods are added, [device, tick]."""
 
@@ -111,10 +119,12 @@ def compute_signals(  # noqa: PLR0917  (the order of the rooms' agreement)
     ticks: Array,
     carry: Carry | None = None,
     effects: Sequence[Effect] = (),
+    earlier: Mapping[str, Sequence[EarlierScript]] = MappingProxyType({}),
 ) -> tuple[Block, Carry]:
     """Return the block of these ticks (TICK_S apart), and what the next one needs.
 
-    `scripts` by pod uid. Cutting a time into blocks and passing the carry on changes nothing.
+    `scripts` by pod uid, `earlier` what some pods followed before, in order. Cutting a time into
+    blocks and passing the carry on changes nothing.
 
     Raises:
         KeyError: an allocation without a script, or a GPU model without facts.
@@ -125,7 +135,12 @@ def compute_signals(  # noqa: PLR0917  (the order of the rooms' agreement)
     sums = _build_empty((len(devices), len(ticks)))
     links = build_device_facts(devices).nvlink_bps
     for place, allocation in enumerate(active_allocations):
-        _add(sums, place, allocation, scripts[allocation.holder.uid], ticks, links)
+        since_s = allocation.start_s
+        for past in earlier.get(allocation.holder.uid, ()):
+            _add(sums, place, allocation, past.script, ticks, links, since_s, past.until_s)
+            since_s = max(since_s, past.until_s)
+        script = scripts[allocation.holder.uid]
+        _add(sums, place, allocation, script, ticks, links, since_s, allocation.end_s)
     _clip(sums)
     _take_away(sums, outages, ticks)
     _add_heat(sums, effects, ticks)
@@ -154,9 +169,12 @@ def _add(  # noqa: PLR0917  (one caller)
     script: Script,
     ticks: Array,
     links: Array,
+    since_s: float,
+    until_s: float,
 ) -> None:
-    """Add one pod to its devices for the ticks in which it held them."""
-    span = slice(*np.searchsorted(ticks, [allocation.start_s, allocation.end_s]).tolist())
+    """Add one pod to its devices for the ticks of [since, until) in which it held them."""
+    until_s = min(until_s, allocation.end_s)
+    span = slice(*np.searchsorted(ticks, [since_s, until_s]).tolist())
     now = ticks[span]
     if not len(now):
         return
