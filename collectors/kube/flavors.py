@@ -14,13 +14,13 @@ def describe_flavors(flavors: Iterable[CustomObject]) -> dict[str, dict[str, Any
     return {item.metadata.name: _describe(item.spec or {}) for item in flavors}
 
 
-def find_assigned(admission: Mapping[str, Any], pod_set: str, resource: str) -> str | None:
-    """Return the flavor that an admission gives a pod set for a resource; None = none yet."""
+def read_assigned(admission: Mapping[str, Any], pod_set: str) -> dict[str, str]:
+    """Return the flavor that an admission gives a pod set for each resource; empty = none yet."""
     for assignment in list_maps(admission.get("podSetAssignments")):
         if assignment.get("name") == pod_set:
-            flavor = get_map(assignment.get("flavors")).get(resource)
-            return None if flavor is None else str(flavor)
-    return None
+            flavors = get_map(assignment.get("flavors"))
+            return {str(resource): str(flavor) for resource, flavor in flavors.items()}
+    return {}
 
 
 def _describe(spec: Mapping[str, Any]) -> dict[str, Any]:

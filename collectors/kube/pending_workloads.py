@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from collectors.kube.conditions import ObjectState, judge_group, judge_workload
-from collectors.kube.flavors import describe_flavors, find_assigned
+from collectors.kube.flavors import describe_flavors, read_assigned
 from collectors.kube.owners import find_controller, split_api_version
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import find_queued
@@ -199,7 +199,8 @@ def _build_rows(
     if state is None:
         return
     rows, unreadable = _build_pod_rows(item.metadata, request, context)
-    document, first = _describe_request(request, rows, unreadable)
+    with_hosts = request.flavors is not None
+    document, first = _describe_request(request, rows, unreadable, with_hosts=with_hosts)
     if document is None:
         return
     meta, spec = item.metadata, item.spec or {}
@@ -210,8 +211,7 @@ def _build_rows(
         document["flavors"] = request.flavors
         admission = get_map((item.status or {}).get("admission"))
         for shape in document["sets"]:
-            assigned = find_assigned(admission, shape["name"], shape["gpu_resource"])
-            shape["flavor"] = assigned or ""
+            shape["assigned"] = read_assigned(admission, shape["name"])
     own = first["workload_kind"] == "Pod"
     yield {
         "cluster": context.cluster,
@@ -269,20 +269,28 @@ def _build_pod(meta: Meta, pod_set: JobPodSet) -> Pod:
 
 
 def _describe_request(
-    request: PodSetRequest, rows: Sequence[tuple[JobPodSet, dict[str, Any]]], unreadable: str
+    request: PodSetRequest,
+    rows: Sequence[tuple[JobPodSet, dict[str, Any]]],
+    unreadable: str,
+    *,
+    with_hosts: bool,
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the request as a document, None where it has no GPUs; and the row of its main pod."""
+    """Return the request as a document, None where it has no GPUs; and the row of its main pod.
+
+    `with_hosts`: with the pod sets without GPUs, which Kueue lets in together with the others.
+    """
     with_gpus = [(s, row) for s, row in rows if row.get("gpu_resource") and s.count]
     if not with_gpus and not _may_have_gpus(request, unreadable):
         return None, {}
     first = (with_gpus or rows)[0][1]
     fault = unreadable or request.fault or _compare_totals(request, with_gpus)
+    listed = [(s, row) for s, row in rows if s.count] if with_hosts else with_gpus
     document = {
         "gpu_resource": first.get("gpu_resource") or "",
         "gpus": None if fault else _sum_gpus(with_gpus),
         "pods": sum(s.count for s, _ in with_gpus) if request.sets else request.pods,
         "fault": fault,
-        "sets": [] if fault or not request.sets else [_describe_set(s, r) for s, r in with_gpus],
+        "sets": [] if fault or not request.sets else [_describe_set(s, r) for s, r in listed],
     }
     return document, first
 
@@ -302,8 +310,8 @@ def _describe_set(pod_set: JobPodSet, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": pod_set.name,
         "count": pod_set.count,
-        "gpu_resource": row["gpu_resource"],
-        "gpus": row["gpu_request"],
+        "gpu_resource": row.get("gpu_resource") or "",
+        "gpus": row["gpu_request"] if row.get("gpu_resource") else 0.0,
         "cpu_milli": row["cpu_request_milli"],
         "memory_bytes": row["memory_request_bytes"],
         "labels": row["labels"],

@@ -5,7 +5,7 @@ and a half.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -236,12 +236,12 @@ def test_a_group_of_which_only_the_sum_is_known_has_a_price_where_all_nodes_cost
     )
 
 
-def use_flavors(fleet: JobFleet, *flavors: str, nominal: float = 64.0) -> None:
+def use_flavors(fleet: JobFleet, *flavors: str, nominal: float = 64.0, **more: Any) -> None:
     """Let the queue have these flavors, each with room for 64 GPUs."""
     fleet.quota("LocalQueue", name="gpus", parent="main", resource="", nominal=None, used=None)
     for name in flavors:
         fleet.quota("ClusterQueue", namespace="", name="main", resource=f"{GPU}@{name}",
-                    nominal=nominal)  # fmt: skip
+                    nominal=nominal, **more)  # fmt: skip
 
 
 def list_kueue(fleet: JobFleet, *flavors: Object, **more: Any) -> None:
@@ -326,6 +326,158 @@ def test_a_reserved_job_has_only_its_own_flavor(pools: JobFleet) -> None:
     )
     pools.lists(job, owner, A100, H100)
     assert pools.record().cheapest_way is None
+
+
+CPU = flavor("cpu", nodeLabels={"pool": "cpu"})
+LAUNCHER = {"name": "launcher", "count": 1, "template": template(None)}
+"""Eight CPUs and no GPU."""
+WORKERS = {"name": "workers", "count": 2, "template": template("4")}
+
+
+def pod_set(name: str, gpus: int) -> Object:
+    """Return a pod set of one pod."""
+    return {"name": name, "count": 1, "template": template(str(gpus))}
+
+
+def cover_cpus(fleet: JobFleet, flavor_name: str = "cpu", nominal: float = 64.0) -> None:
+    """Let the queue cover CPUs, by another flavor than GPUs."""
+    fleet.quota("ClusterQueue", namespace="", name="main", resource=f"cpu@{flavor_name}",
+                nominal=nominal, limit=nominal)  # fmt: skip
+
+
+@pytest.fixture
+def launched(pools: JobFleet) -> JobFleet:
+    """Return the two pools and a node of 16 CPUs without GPUs; a queue with cpu, a100 and h100."""
+    pools.node("c1", 0, labels=json.dumps({"pool": "cpu"}), cpu_milli=16_000)
+    use_flavors(pools, "h100")
+    return pools
+
+
+def test_a_launcher_gets_the_flavor_of_cpus_and_workers_that_of_gpus(launched: JobFleet) -> None:
+    """The pool of h100 takes the two workers; the launcher does not tolerate its taint."""
+    cover_cpus(launched)
+    list_kueue(launched, CPU, A100, H100, sets=[LAUNCHER, WORKERS])
+    record = launched.record()
+    assert (record.pods, record.gpus, record.gpu_hours) == (3, 8.0, 12.0)
+    way = record.cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes) == ("free", ("c1", "h2"))
+
+
+def leave_four_cpus(fleet: JobFleet) -> None:
+    cover_cpus(fleet, nominal=4.0)
+
+
+def fill_the_cpus(fleet: JobFleet) -> None:
+    cover_cpus(fleet)
+    fleet.views.rows("pod", [
+        {"cluster": "c", "uid": "web", "namespace": "web", "pod": "web", "node": "c1",
+         "phase": "Running", "workload_kind": "Deployment", "workload": "web",
+         "cpu_request_milli": 9_000, "created_at": THEN - timedelta(hours=9),
+         "scheduled_at": THEN - timedelta(hours=9), "first_seen": THEN - timedelta(hours=9),
+         "last_seen": THEN}
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [leave_four_cpus, fill_the_cpus], ids=["quota", "node"])
+def test_a_launcher_without_cpus_keeps_its_workers_out(
+    launched: JobFleet, change: Callable[[JobFleet], None]
+) -> None:
+    """The near-twins: the eight GPUs are free, and the launcher's eight CPUs are not."""
+    change(launched)
+    list_kueue(launched, CPU, A100, H100, sets=[LAUNCHER, WORKERS])
+    assert all(way.state != "holds" for way in launched.record().ways)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nodes"),
+    [((8, 8), ("a1", "h2")), ((8, 4, 4), ("a1", "h2")), ((8, 4, 8), None)],
+)
+def test_pod_sets_that_fit_on_different_flavors_only_get_one_each(
+    pools: JobFleet, sizes: tuple[int, ...], nodes: tuple[str, ...] | None
+) -> None:
+    """Each flavor has one node of eight GPUs: no single flavor takes the job."""
+    use_flavors(pools, "a100", "h100")
+    sets = [pod_set(f"s{place}", gpus) for place, gpus in enumerate(sizes)]
+    list_kueue(pools, A100, H100, sets=sets)
+    ways = {way.kind: way for way in pools.record().ways}
+    assert (ways["free"].nodes if "free" in ways else None) == nodes
+
+
+@pytest.mark.parametrize(("h100", "state"), [(8.0, "holds"), (7.0, "refused")])
+def test_each_pod_set_needs_quota_of_its_own_flavor(
+    pools: JobFleet, h100: float, state: str
+) -> None:
+    use_flavors(pools, "a100", nominal=8.0)
+    use_flavors(pools, "h100", nominal=h100, limit=h100)
+    list_kueue(pools, A100, H100, sets=[pod_set("one", 8), pod_set("two", 8)])
+    record = pools.record()
+    assert record.answer is not None
+    assert ("free" in {way.kind for way in record.ways}) is (state == "holds")
+    assert record.answer.answer == ("fits_here" if state == "holds" else "nowhere")
+
+
+def test_what_idle_holders_leave_is_quota_of_the_flavor_of_their_nodes(pools: JobFleet) -> None:
+    """Eight idle GPUs of the own queue on a1 leave quota of a100, and none of h100."""
+    use_flavors(pools, "a100", nominal=0.0, limit=0.0)
+    use_flavors(pools, "h100", nominal=8.0)
+    pools.runs("rest", eight("a1"), state="idle", namespace="team-b", queue="gpus", priority=0)
+    list_kueue(pools, A100, H100, sets=[pod_set("one", 8), pod_set("two", 8)])
+    way = pools.record().cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, [key[3] for key in way.workloads]) == (
+        "reclaim_idle", ("a1", "h2"), ["rest"],
+    )  # fmt: skip
+
+
+def test_quota_of_another_flavor_is_not_freed(pools: JobFleet) -> None:
+    """The near-twin: h100 has no quota, and what stops on a1 leaves none of it."""
+    use_flavors(pools, "a100", nominal=8.0)
+    use_flavors(pools, "h100", nominal=0.0, limit=0.0)
+    pools.runs("rest", eight("a1"), state="idle", namespace="team-b", queue="gpus", priority=0)
+    list_kueue(pools, A100, H100, sets=[pod_set("one", 8), pod_set("two", 8)])
+    assert all(way.state != "holds" for way in pools.record().ways)
+
+
+def test_what_stops_on_a_node_of_two_flavors_frees_quota_of_neither(pools: JobFleet) -> None:
+    """Nobody knows which of them the holder has: neither names nodes."""
+    use_flavors(pools, "x", nominal=0.0, limit=0.0)
+    use_flavors(pools, "y", nominal=8.0)
+    pools.runs("rest", eight("a1"), state="idle", namespace="team-b", queue="gpus", priority=0)
+    tolerations = [{"key": "team", "operator": "Exists"}]
+    flavors = [flavor(name, tolerations=tolerations) for name in ("x", "y")]
+    list_kueue(pools, *flavors, sets=[pod_set("one", 8), pod_set("two", 8)])
+    assert all(way.state != "holds" for way in pools.record().ways)
+
+
+def test_a_reservation_gives_each_pod_set_its_flavor(pools: JobFleet) -> None:
+    """Kueue reserved them the other way round than the names' order."""
+    use_flavors(pools, "a100", "h100")
+    assignments = [{"name": "one", "flavors": {GPU: "h100"}},
+                   {"name": "two", "flavors": {GPU: "a100"}}]  # fmt: skip
+    job, owner, _ = kueue_job(
+        RESERVED,
+        sets=[pod_set("one", 8), pod_set("two", 4)],
+        status={
+            "admission": {"clusterQueue": "main", "podSetAssignments": assignments},
+            "admissionChecks": [{"name": "a", "state": "Pending"}],
+        },
+    )
+    pools.lists(job, owner, A100, H100)
+    pools.runs("half", eight("a1")[:4], priority=200)
+    way = pools.record().cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes) == ("free", ("a1", "h2"))
+
+
+def test_more_assignments_than_are_tried_are_not_a_no(pools: JobFleet) -> None:
+    """Seven pod sets and two flavors: 128 assignments, of which 64 are tried."""
+    use_flavors(pools, "a100", "h100", nominal=3.0, limit=3.0)
+    list_kueue(pools, A100, H100, sets=[pod_set(f"s{n}", 1) for n in range(7)])
+    record = pools.record()
+    assert record.answer is not None
+    assert record.answer.answer == "unknown"
+    assert "ways: 64 of 128 assignments of flavors were tried" in record.unknown
 
 
 CLASS = {"priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass",

@@ -29,6 +29,7 @@ from warehouse.placement.pod_demand import (
     FreeCapacity,
     PodDemand,
     build_demand,
+    count_devices,
     get_owner_key,
     place_pods,
 )
@@ -122,12 +123,12 @@ class PendingPlaces:
             and pod.begin >= self._at > pod.begin - max(0, pod.ahead or 0)
         ]
 
-    def count_devices(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> Mapping[str, float]:
+    def count_needs(self, pods: Sequence[PodRecord]) -> Mapping[str, float]:
         """Return the devices that pods request, by resource."""
         by_resource: Counter[str] = Counter()
         for pod in pods:
-            own = build_demand(key[0], [pod])
-            by_resource[pod.gpu_resource or ""] += own.needs[0].count if own else 0
+            if pod.gpu_resource:
+                by_resource[pod.gpu_resource] += count_devices(pod)
         return by_resource
 
     def explain(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> PendingAnswer:
@@ -142,40 +143,38 @@ class PendingPlaces:
     def explain_variant(
         self, key: WorkloadKey, pods: Sequence[PodRecord], variant: FlavorVariant
     ) -> PendingAnswer:
-        """Return where pending pods would fit with one flavor of their queue.
+        """Return where pending pods would fit with one assignment of flavors of their queue.
 
-        A flavor is of the own cluster: in others the pods count as they are.
+        Flavors are of the own cluster: in others the pods count as they are.
         """
-        own = self._explain_pods(key, variant.pods, variant.quotas, variant.flavor)
-        if not variant.flavor:
+        own = self._explain_pods(key, variant)
+        if not variant.flavors:
             return own
-        other = self._explain_pods(key, pods, FlavorQuota(self.quotas), "")
+        plain = FlavorVariant((), tuple(pods), FlavorQuota(self.quotas))
+        other = self._explain_pods(key, plain)
         places = _sort_places(
             [*(p for p in own.places if p.cluster == key[0]),
              *(p for p in other.places if p.cluster != key[0])]
         )  # fmt: skip
         answer, why = _summarize(key[0], places) if places else (own.answer, own.why)
+        if variant.untried and answer == "nowhere":
+            answer, why = "unknown", variant.untried
         return msgspec.structs.replace(own, answer=answer, why=why, places=tuple(places))
 
-    def _explain_pods(
-        self,
-        key: WorkloadKey,
-        pods: Sequence[PodRecord],
-        quotas: FlavorQuota,
-        flavor: str,
-    ) -> PendingAnswer:
+    def _explain_pods(self, key: WorkloadKey, variant: FlavorVariant) -> PendingAnswer:
+        pods = variant.pods
         demand = build_demand(key[0], pods)
         since = convert_micros(min(pod.begin for pod in pods))
         gpus = round(sum(pod.gpus for pod in pods), 6)
         if demand is None:
             why = f"whether {pods[0].gpu_resource} fits is not worked out"
             return PendingAnswer(key, len(pods), gpus, since, "unknown", why, ())
-        needs, by_resource = demand.needs, self.count_devices(key, pods)
-        same = (key[:2] if flavor else key[1], pods[0].queue, needs, flavor,
-                tuple(sorted(by_resource.items())))  # fmt: skip
+        needs = self.count_needs(pods) if variant.needs is None else variant.needs
+        same = (key[:2] if variant.flavors else key[1], pods[0].queue, demand.needs,
+                variant.flavors, tuple(sorted(needs.items())))  # fmt: skip
         if same not in self._places:
             self._places[same] = self._list_places(
-                key[1], pods[0].queue, needs, by_resource, quotas
+                key[1], pods[0].queue, demand.needs, needs, variant.quotas
             )
         places = self._places[same]
         answer, why = _summarize(key[0], places)
@@ -307,7 +306,7 @@ def _summarize(cluster: str, places: Sequence[PlaceAnswer]) -> tuple[Answer, str
 
 def _count_free(nodes: Sequence[PlacementNode], needs: Sequence[PodDemand]) -> int:
     """Return the free devices of the types that pods need, on nodes that take pods."""
-    types = {need.device_type for need in needs}
+    types = {need.device_type for need in needs if need.count}
     return sum(
         node.free.devices.get(kind, 0)
         for node in nodes

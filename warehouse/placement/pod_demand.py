@@ -12,6 +12,7 @@ import msgspec
 from fallow.gpu_models import parse_models
 from fallow.models import UNRESOLVED
 from fallow.node_requirements import NodeRequirements, read_requirements
+from fallow.stored_annotations import POD_SET
 from warehouse.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
 
 _MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
@@ -75,7 +76,8 @@ class FreeCapacity(msgspec.Struct):
 
     def take(self, demand: PodDemand) -> None:
         """Allocate a pod's demand here."""
-        self.devices[demand.device_type] -= demand.count
+        if demand.count:
+            self.devices[demand.device_type] -= demand.count
         self.cpu_milli -= demand.cpu_milli
         self.memory_bytes -= demand.memory_bytes
 
@@ -102,7 +104,9 @@ def place_pods(
             without_node.append(demand)
             continue
         # Use the fullest node that fits, so that large gaps remain for large pods.
-        node_key = min(fitting_nodes, key=lambda p: (measure(p).devices[demand.device_type], p))
+        node_key = min(
+            fitting_nodes, key=lambda p: (measure(p).devices.get(demand.device_type, 0), p)
+        )
         remaining.setdefault(node_key, free[node_key].copy()).take(demand)
     return tuple(without_node), remaining
 
@@ -142,6 +146,12 @@ def build_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | No
     )
 
 
+def count_devices(pod: PodRecord) -> int:
+    """Return the devices that a pod requests; of shares and claims none are counted."""
+    device_type = _get_device_type(pod)
+    return 0 if device_type is None else device_type[1]
+
+
 def _read_models(pod: PodRecord) -> tuple[str, ...]:
     wanted = pod.label_map.get("gpu_spec") or pod.annotation_map.get("nvidia.com/use-gputype")
     return parse_models(str(wanted).replace(",", "|")) if wanted else ()
@@ -156,4 +166,7 @@ def _get_device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
     whole = round(pod.gpus)
     if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
         return "", whole
+    # Kueue lets the pods of a job in together, also those without GPUs.
+    if not resource and pod.gpus == 0 and POD_SET in pod.annotation_map:
+        return "", 0
     return None

@@ -1,6 +1,6 @@
 """Check whether quotas and queues would let a pending workload in."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -29,6 +29,13 @@ class BorrowAnswer(NamedTuple):
     lenders: tuple[str, ...] = ()
 
 
+class ResourceGroup(NamedTuple):
+    """Resources of a queue that get the same flavor, and the flavors among which Kueue chooses."""
+
+    resources: frozenset[str]
+    flavors: tuple[str, ...]
+
+
 class QuotaRoom:
     """The room that quotas had when they were last read before a given time."""
 
@@ -36,33 +43,36 @@ class QuotaRoom:
         sql = read_text("warehouse.placement", "quota_room.sql").strip()
         self._rows = views.query(sql, {"until": now}).to_pylist()
 
-    def list_flavors(
-        self, cluster: str, namespace: str, queue: str, resources: Collection[str]
-    ) -> list[str]:
-        """Return the flavors that a queue has of some resources, by name; none = it has none."""
-        rows = self._list_queue_rows(cluster, namespace, queue)
-        return sorted({r["flavor"] for r in rows if r["flavor"] and r["resource"] in resources})
+    def list_groups(self, cluster: str, namespace: str, queue: str) -> list[ResourceGroup]:
+        """Return the resource groups of a queue, by the names of their flavors; none = no flavors.
+
+        A flavor of Kueue is in one group of a queue, and a group has each flavor for all of its
+        resources.
+        """
+        resources: dict[str, set[str]] = {}
+        for row in self._list_queue_rows(cluster, namespace, queue):
+            if row["flavor"]:
+                resources.setdefault(row["flavor"], set()).add(row["resource"])
+        groups: dict[frozenset[str], list[str]] = {}
+        for flavor, covered in sorted(resources.items()):
+            groups.setdefault(frozenset(covered), []).append(flavor)
+        return [ResourceGroup(covered, tuple(names)) for covered, names in groups.items()]
 
     def admits(
-        self,
-        cluster: str,
-        namespace: str,
-        queue: str | None,
-        needs: Mapping[str, float],
-        flavor: str = "",
+        self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]
     ) -> QuotaAnswer:
-        """Return whether a cluster's quotas let these devices in; `needs` is by resource.
+        """Return whether a cluster's quotas let these devices in.
 
-        With a `flavor` only the queue's quota of that one counts. A namespace without a quota, and
-        a workload without a queue, are let in.
+        `needs` is by resource, or by `resource@flavor`: then only the queue's quota of that flavor
+        counts. A namespace without a quota, and a workload without a queue, are let in.
         """
         answers = [
-            self._compare(rows, needs, label=f"{kind} {namespace}/{name}", borrows=False)
+            self._compare(rows, _sum_flavors(needs), label=f"{kind} {namespace}/{name}")
             for (kind, name), rows in self._group(cluster, namespace).items()
             if kind in _LIMITS
         ]
         if queue is not None:
-            answers.append(self._check_queue(cluster, namespace, queue, needs, flavor))
+            answers.append(self._check_queue(cluster, namespace, queue, needs))
         for wanted in (False, None):
             for answer in answers:
                 if answer.admitted is wanted:
@@ -70,22 +80,17 @@ class QuotaRoom:
         return QuotaAnswer(admitted=True)
 
     def find_lenders(
-        self,
-        cluster: str,
-        namespace: str,
-        queue: str,
-        needs: Mapping[str, float],
-        flavor: str = "",
+        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
     ) -> BorrowAnswer:
         """Return whether a queue may borrow what it lacks of its own quota, and from whom.
 
         Lenders are queues of the same cohort or parent, of the same kind and flavor, as far as
-        their nominal quota is unused and may be lent.
+        their nominal quota is unused and may be lent. `needs` is as for `admits`.
         """
-        rows = _select_flavor(self._list_queue_rows(cluster, namespace, queue), flavor)
+        rows = self._list_queue_rows(cluster, namespace, queue)
         lenders: dict[str, None] = {}
         for resource, need in needs.items():
-            mine = [row for row in rows if row["resource"] == resource]
+            mine = _select_rows(rows, resource)
             answers = [self._borrow(row, need) for row in mine]
             best = next((a for a in answers if a.admitted), None)
             if mine and best is None:
@@ -142,10 +147,10 @@ class QuotaRoom:
         ]
 
     def _check_queue(
-        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float], flavor: str
+        self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]
     ) -> QuotaAnswer:
         """Return the answer of a queue."""
-        rows = _select_flavor(self._list_queue_rows(cluster, namespace, queue), flavor)
+        rows = self._list_queue_rows(cluster, namespace, queue)
         if not rows:
             return QuotaAnswer(None, f"cluster {cluster} has no queue {queue} that was read lately")
         return self._compare(rows, needs, label=f"queue {rows[0]['name']}", borrows=True)
@@ -163,12 +168,12 @@ class QuotaRoom:
         needs: Mapping[str, float],
         *,
         label: str,
-        borrows: bool,
+        borrows: bool = False,
     ) -> QuotaAnswer:
         """Compare needs with the room of one quota; a flavor of a Kueue queue has its own row."""
         unknown = QuotaAnswer(admitted=True)
         for resource, need in needs.items():
-            mine = [row for row in rows if row["resource"] == resource]
+            mine = _select_rows(rows, resource)
             if not mine:
                 continue  # it does not limit this resource
             rooms = [row["nominal_room"] for row in mine]
@@ -196,6 +201,26 @@ def _compute_lent(row: Mapping[str, Any]) -> float | None:
     return max(0.0, room if row["lending"] is None else min(room, row["lending"]))
 
 
-def _select_flavor(rows: list[dict[str, Any]], flavor: str) -> list[dict[str, Any]]:
-    """Return the rows of one flavor and those without any; an empty name = all."""
-    return [row for row in rows if not flavor or row["flavor"] in {"", flavor}]
+def split_resource(name: str) -> tuple[str, str]:
+    """Return a resource and its flavor, empty = of any."""
+    resource, _, flavor = name.partition("@")
+    return resource, flavor
+
+
+def _sum_flavors(needs: Mapping[str, float]) -> Mapping[str, float]:
+    """Return needs by resource, over all flavors."""
+    sums: dict[str, float] = {}
+    for name, need in needs.items():
+        resource, _ = split_resource(name)
+        sums[resource] = sums.get(resource, 0.0) + need
+    return sums
+
+
+def _select_rows(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return the rows of a resource: those of its flavor and those without any, or all."""
+    resource, flavor = split_resource(name)
+    return [
+        row
+        for row in rows
+        if row["resource"] == resource and (not flavor or row["flavor"] in {"", flavor})
+    ]

@@ -15,7 +15,7 @@ from fallow.models import UNRESOLVED
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
-from fallow.stored_annotations import ASSIGNED_FLAVOR, FLAVORS
+from fallow.stored_annotations import ASSIGNED_FLAVORS, FLAVORS, POD_SET
 from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 
 WORKLOAD = "Workload"
@@ -37,8 +37,8 @@ class WaitingPodShape(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     labels: str | None = None
     annotations: str | None = None
-    flavor: str = ""
-    """The flavor of its GPUs, where Kueue has reserved its quota."""
+    assigned: Mapping[str, str] = {}
+    """The flavor of each resource, where Kueue has reserved its quota."""
 
 
 class WaitingRequest(msgspec.Struct, frozen=True):
@@ -239,7 +239,7 @@ def _add_flavors(shape: WaitingPodShape, request: WaitingRequest) -> str | None:
     if request.flavors is None:
         return shape.annotations
     marks = msgspec.json.decode(shape.annotations) if shape.annotations else {}
-    marks[FLAVORS] = request.flavors
-    if shape.flavor:
-        marks[ASSIGNED_FLAVOR] = shape.flavor
+    marks |= {FLAVORS: request.flavors, POD_SET: shape.name}
+    if shape.assigned:
+        marks[ASSIGNED_FLAVORS] = shape.assigned
     return msgspec.json.encode(marks).decode()

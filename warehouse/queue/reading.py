@@ -21,7 +21,7 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.stored_annotations import NEVER_PREEMPTS
-from warehouse.placement.flavors import FlavorVariant, list_variants
+from warehouse.placement.flavors import FlavorLabels, FlavorVariant, list_variants
 from warehouse.placement.fleet_state import (
     MICRO,
     NodeKey,
@@ -30,7 +30,7 @@ from warehouse.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from warehouse.placement.node_capacities import judge_node
+from warehouse.placement.node_capacities import PlacementNode, judge_node
 from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
@@ -133,7 +133,7 @@ class QueueReader:
     def describe(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> QueuedWorkload:
         """Return the record of a workload and its waiting pods.
 
-        With flavors of Kueue it is the record of the flavor with the cheapest way in.
+        With flavors of Kueue it is the record of the assignment with the cheapest way in.
         """
         variants = list_variants(key, pods, self.places.quotas)
         records = [self._describe_variant(key, pods, variant) for variant in variants]
@@ -144,7 +144,7 @@ class QueueReader:
     ) -> QueuedWorkload:
         pods = variant.pods
         answer = self.places.explain_variant(key, listed, variant)
-        demand = self._build_demand(key, pods)
+        demand = self._build_demand(key, variant)
         unknown = list(_list_doubts(key, pods))
         since = convert_micros(min(_get_begin(pod) for pod in pods))
         waited = None
@@ -155,6 +155,8 @@ class QueueReader:
             unknown.append("waiting_cost: the ledger's last day prices no node that takes it")
         if variant.why:
             unknown.append(f"ways: {variant.why}")
+        if variant.untried:
+            unknown.append(f"ways: {variant.untried}")
         blocked, others, ways = self._find_blockers(demand, variant, answer, since)
         return QueuedWorkload(
             key=key,
@@ -180,7 +182,8 @@ class QueueReader:
             objects=self._jobs.list_objects(key),
         )
 
-    def _build_demand(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> WaitingDemand | None:
+    def _build_demand(self, key: WorkloadKey, variant: FlavorVariant) -> WaitingDemand | None:
+        pods = variant.pods
         demand = build_demand(key[0], pods)
         if demand is None:
             return None
@@ -194,9 +197,10 @@ class QueueReader:
             key,
             pods[0].queue,
             demand.needs,
-            self.places.count_devices(key, pods),
+            self.places.count_needs(pods) if variant.needs is None else variant.needs,
             nodes,
             {need: self._legal[key[0], need] for need in demand.needs},
+            {name: _list_own_nodes(nodes, labels) for name, labels in variant.labels.items()},
         )
 
     def _find_blockers(
@@ -213,7 +217,7 @@ class QueueReader:
         never = "its preemption policy is Never" if _must_not_preempt(variant.pods) else ""
         measure = self._jobs.find_measure(demand.key)
         same = (demand.key[:2], demand.queue, demand.needs, priority, never, measure,
-                variant.flavor)  # fmt: skip
+                tuple(sorted(demand.by_resource.items())))  # fmt: skip
         if same not in self._ways:
             holders = [
                 (holder, usable)
@@ -264,7 +268,7 @@ class QueueReader:
 
     def _price(self, demand: WaitingDemand) -> Decimal | None:
         """Return the mean price of a GPU-hour of the nodes that take it; None = none has one."""
-        priced = [self._prices[key] for key in demand.legal_nodes if key in self._prices]
+        priced = [self._prices[key] for key in demand.gpu_nodes if key in self._prices]
         hours = sum(h for h, _ in priced)
         usd = sum((u for _, u in priced), Decimal())
         return (usd / Decimal(repr(hours))).quantize(Decimal("0.000001")) if hours else None
@@ -380,6 +384,18 @@ class QueueReader:
 
 def _get_key(pod: UnsizedPod | StartingPod) -> WorkloadKey:
     return (pod.cluster, pod.namespace, pod.workload_kind, pod.workload)
+
+
+def _list_own_nodes(
+    nodes: Mapping[NodeKey, PlacementNode], labels: FlavorLabels
+) -> frozenset[NodeKey]:
+    """Return the nodes of a flavor that are of no other flavor of its resource group."""
+    return frozenset(
+        key
+        for key, node in nodes.items()
+        if labels.own.items() <= (present := (node.labels or {}).items())
+        and not any(other.items() <= present for other in labels.others)
+    )
 
 
 def _get_begin(pod: PodRecord) -> int:

@@ -13,9 +13,11 @@ from typing import Protocol
 
 import msgspec
 
+from warehouse.placement.flavors import CPU, MEMORY
 from warehouse.placement.fleet_state import NodeKey, WorkloadKey
 from warehouse.placement.node_capacities import PlacementNode
 from warehouse.placement.pod_demand import FreeCapacity, PodDemand, place_pods
+from warehouse.placement.quota_room import split_resource
 from warehouse.queue.borrowing import QuotaJudge
 from warehouse.queue.holders import DeviceHolder, sum_freed
 from warehouse.queue.records import WayIn, WayKind, WorkAtRisk
@@ -33,18 +35,27 @@ class WaitingDemand(msgspec.Struct, frozen=True):
     queue: str | None
     needs: tuple[PodDemand, ...]
     by_resource: Mapping[str, float]
+    """What it needs of quotas; with flavors of Kueue by `resource@flavor`, else by resource."""
     nodes: Mapping[NodeKey, PlacementNode]
     legal: Mapping[PodDemand, frozenset[NodeKey]]
+    flavor_nodes: Mapping[str, frozenset[NodeKey]] = {}
+    """The nodes of each of its flavors of Kueue that are of no other one."""
 
     @property
     def legal_nodes(self) -> frozenset[NodeKey]:
         """Return the nodes that take at least one of its pods."""
         return frozenset().union(*self.legal.values())
 
+    @property
+    def gpu_nodes(self) -> frozenset[NodeKey]:
+        """Return the nodes that take at least one of its pods with GPUs."""
+        return frozenset().union(*(nodes for need, nodes in self.legal.items() if need.count))
+
     def count_usable(self, holder: DeviceHolder) -> int:
         """Return how many devices of a holder are of its types and on nodes that take it."""
+        needs = [need for need in self.legal if need.count]
         return sum(
-            any(kind == need.device_type and node in self.legal[need] for need in self.legal)
+            any(kind == need.device_type and node in self.legal[need] for need in needs)
             for node, kind in holder.devices
         )
 
@@ -193,7 +204,7 @@ def _choose_nodes(
 
     def count_pods(node: NodeKey) -> int:
         there = free[node].devices.get(need.device_type, 0)
-        return (there + _count_devices(by_node[node], node, need)) // need.count
+        return (there + _count_devices(by_node[node], node, need)) // max(1, need.count)
 
     nodes = sorted(
         filter(count_pods, by_node),
@@ -250,11 +261,28 @@ def explain_quota(demand: WaitingDemand, quotas: QuotaJudge, chosen: Iterable[De
     for holder in chosen:
         if holder.key[1] != namespace or holder.queue != demand.queue:
             continue
-        for resource, amount in holder.resources.items():
-            if resource in needs:
-                needs[resource] = max(0.0, needs[resource] - amount)
+        needs = {
+            name: max(0.0, need - _count_freed(demand, holder, name))
+            for name, need in needs.items()
+        }
     answer = quotas.admits(cluster, namespace, demand.queue, needs)
     return "" if answer.admitted else answer.why
+
+
+def _count_freed(demand: WaitingDemand, holder: DeviceHolder, name: str) -> float:
+    """Return how much of a quota the stop of a holder frees, by resource or `resource@flavor`.
+
+    Of a flavor it is what the holder has on nodes of that flavor only.
+    """
+    resource, flavor = split_resource(name)
+    if not flavor:
+        return holder.resources.get(resource, 0.0)
+    nodes = demand.flavor_nodes.get(flavor, frozenset())
+    if resource in {CPU, MEMORY}:
+        amounts = [host for node, host in holder.host.items() if node in nodes]
+        return sum(cpu / 1000 if resource == CPU else float(memory) for cpu, memory in amounts)
+    devices = sum(node in nodes for node, _ in holder.devices)
+    return min(holder.resources.get(resource, 0.0), float(devices))
 
 
 def _explain_lack(
