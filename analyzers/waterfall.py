@@ -117,6 +117,35 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         priced = cells["priced"].to_numpy()
         return _build_amount(cells["gpu_us"].to_numpy(), cells["usd_e8"].to_numpy(), priced)
 
+    def remove_findings(self, findings: Collection[str]) -> "SavingsWaterfall":
+        """Return it without the savings of these findings; their idle hours stay in a finding.
+
+        The rest keeps its amounts: what an action has freed is not offered to another finding.
+        """
+        remaining = [n for n, stage in enumerate(self.steps) if stage.finding not in findings]
+        step = self.grants["step"].to_numpy()
+        stays = np.isin(step, remaining)
+        removed = self.grants.filter(pa.array(~stays))
+        cells = self.cells.take(removed["cell"])
+        unadvised: Counter[str] = Counter(self.unadvised)
+        for cluster, state, gpu_us in zip(
+            cells["cluster"].to_pylist(),
+            cells["state"].to_pylist(),
+            removed["gpu_us"].to_pylist(),
+            strict=True,
+        ):
+            if state == "idle":
+                unadvised[cluster] += gpu_us / HOUR_US
+        grants = self.grants.filter(pa.array(stays))
+        numbers = pa.array(np.searchsorted(remaining, step[stays]), grants["step"].type)
+        position = grants.schema.get_field_index("step")
+        return msgspec.structs.replace(
+            self,
+            steps=tuple(self.steps[n] for n in remaining),
+            grants=grants.set_column(position, "step", numbers),
+            unadvised=dict(unadvised),
+        )
+
     def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
         """Return gpu_hours and usd saved per value of the cells' columns `names`.
 

@@ -93,6 +93,15 @@ def add_cluster(
     return columns_with
 
 
+def add_cluster_of_workloads(
+    columns: Mapping[str, Any], request: page.PageRequest, key: str
+) -> dict[str, Any]:
+    """Return the columns of a table grouped by `key`: workloads of one name have their cluster."""
+    if key != "workload":
+        return dict(columns)
+    return add_cluster(columns, request, after="name")
+
+
 def read_window(
     text: str, extent: extents.DataExtent, newest: coverage.NewestHour | None
 ) -> Window | None:

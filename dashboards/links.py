@@ -54,15 +54,15 @@ def set_values(**values: str) -> None:
     st.session_state.update(values)
 
 
-def open_owner(key: str, name: str) -> None:
-    """Open the details of a row of a table that is grouped by `key`.
+def open_owner(key: str, name: str, cluster: str | None = None) -> None:
+    """Open the details of a row of a table that is grouped by `key`; `cluster` is a workload's.
 
     A workload has its timeline, a team its statement, a state the map of the fleet; of any other
     name this page lists the workloads.
     """
     match key:
         case "workload" if name != PLATFORM:
-            open_page("timeline", workload=name)
+            open_page("timeline", workload=name, cluster=cluster)
         case "team":
             open_page("chargeback", team=name)
         case "state" | "workload":

@@ -464,7 +464,7 @@ def show_reconciliation(
     if sums is not None:
         sums = msgspec.structs.replace(sums, in_use_by=tuple(map(escape, sums.in_use_by)))
         lines += [sums.idle(), sums.savings(lambda usd: format_money(usd, cents=True))]
-    elif stages.identified:
+    elif stages.saveable:
         lines.append(
             "What could be saved is counted over all pools and in fully loaded dollars: it is "
             "not a part of the figures beside it."

@@ -1,5 +1,6 @@
 -- The advice of each analyzer's last run, a row per recommendation: what it saves in addition to
--- those before it in the waterfall, for the part of its finding in the window.
+-- those before it in the waterfall, for the part of its finding in the window. `is_handled`: an
+-- action on the finding took effect, so that nothing can be saved any more.
 WITH advised_findings AS (
     SELECT
         f.id,
@@ -25,8 +26,10 @@ WITH advised_findings AS (
             0,
             epoch(least(f."end", $until::TIMESTAMP)) - epoch(greatest(f.start, $since::TIMESTAMP))
         ) / greatest(1, epoch(f."end") - epoch(f.start)) AS part,
+        h.finding IS NOT null AS is_handled,
         unnest(f.body.recommendations) AS advised
     FROM parsed_findings AS f
+    LEFT JOIN handled_findings AS h ON f.cluster = h.cluster AND f.id = h.finding
 )
 
 SELECT
@@ -52,7 +55,8 @@ SELECT
     (advised.marginal_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS usd,
     advised.marginal_idle_gpu_hours * advised_findings.part AS idle_gpu_hours,
     advised.marginal_in_use_gpu_hours * advised_findings.part AS in_use_gpu_hours,
-    (advised.marginal_in_use_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS in_use_usd
+    (advised.marginal_in_use_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS in_use_usd,
+    advised_findings.is_handled
 FROM advised_findings
 WHERE
     ($cluster::VARCHAR IS null OR advised_findings.cluster = $cluster)

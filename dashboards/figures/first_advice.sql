@@ -1,4 +1,5 @@
 -- The advice, a row per finding: the first recommendation, with the hours of all recommendations.
+-- A handled finding saves nothing more.
 SELECT
     id,
     any_value(cluster) AS cluster,
@@ -11,7 +12,8 @@ SELECT
     arg_max(verb, gpu_hours) AS verb,
     arg_max(effort, gpu_hours) AS effort,
     arg_max(saving, gpu_hours) AS saving,
-    sum(gpu_hours) AS gpu_hours,
-    sum(usd) AS usd
+    bool_or(is_handled) AS is_handled,
+    sum(if(is_handled, 0, gpu_hours)) AS gpu_hours,
+    sum(if(is_handled, 0, usd)) AS usd
 FROM advice
 GROUP BY id

@@ -16,7 +16,7 @@ from fallow.window import Window
 MOST = 1000
 EVERY = 1_000_000
 """More findings than an analysis writes: none is left out of a sum."""
-LISTED = (*ADVICE, "first_advice", "journal", "acted", "snoozes", "planned", "inbox/listed")
+LISTED = (*ADVICE, "first_advice", "snoozes", "planned", "inbox/listed")
 CHOSEN = (*LISTED, "inbox/chosen")
 
 
@@ -59,7 +59,8 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per finding with advice, the most dollars over disruption first.
 
     Columns: id, cluster, analyzer, kind, evidence, team, workload, since, verb, effort, saving,
-    gpu_hours and usd it would save (no GPU-hour twice), disruption (1 + how often owners reversed
+    gpu_hours and usd it would save (no GPU-hour twice; 0 where an action on it took effect),
+    is_handled (whether one did), disruption (1 + how often owners reversed
     an action on it), usd_rank (usd / disruption), snoozed_until; and from the last plan: policy,
     step, ruling, why, next_at, request.
     """

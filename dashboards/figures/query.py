@@ -16,7 +16,9 @@ LATEST = "warehouse:findings/latest_findings"
 """The step with the findings of each analyzer's last run."""
 PARSED = "parsed_findings"
 """The step with these findings of the window, their documents parsed."""
-ADVICE = (LATEST, PARSED, "advice")
+HANDLED = ("journal", "acted", "handled_findings")
+"""The steps of the findings whose action took effect and was not reversed."""
+ADVICE = (*HANDLED, LATEST, PARSED, "advice")
 """The steps of the last runs' advice."""
 BY_DEVICE = (totals.BY_DEVICE, "paid")
 """The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""

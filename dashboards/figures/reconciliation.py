@@ -1,6 +1,6 @@
 """Compare possible savings with waste, and idle hours with findings, in sentences.
 
-    could be saved = part of the wasted + from hours in use + of findings acted upon earlier
+    could be saved = part of the wasted + from hours in use
     idle hours     = hours in findings + idle, no finding
 
 Pages, reports and the command line show the same sentences, each with its own format of amounts.
@@ -35,8 +35,6 @@ class Reconciliation(msgspec.Struct, frozen=True):
     idle_gpu_hours: float
     idle_claimed_gpu_hours: float
     """Idle hours in findings, with or without advice; never more than all idle hours."""
-    earlier_usd: Decimal = Decimal()
-    """Of findings that were acted upon and that the last analysis does not have any more."""
     divided: bool = True
     """Whether every finding has its saving of hours in use; older findings do not."""
 
@@ -50,9 +48,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
         """Return the dollars of savings that are part of the waste, in cents."""
         if self.saves_usd is None:
             return None
-        beside = money.round_to_cents(self.in_use_usd or Decimal()) + money.round_to_cents(
-            self.earlier_usd
-        )
+        beside = money.round_to_cents(self.in_use_usd or Decimal())
         return money.round_to_cents(self.saves_usd) - beside
 
     def savings(self, usd: Callable[[Decimal], str]) -> str:
@@ -80,8 +76,6 @@ class Reconciliation(msgspec.Struct, frozen=True):
         parts = [f"{usd(of_waste)} is part of the {usd(self.wasted_usd)} wasted"]
         if self.in_use_usd and self.in_use_usd >= LEAST_USD:
             parts.append(f"{usd(self.in_use_usd)} from hours in use ({by})")
-        if self.earlier_usd >= LEAST_USD:
-            parts.append(f"{usd(self.earlier_usd)} of findings acted upon earlier")
         more = of_waste - self.wasted_usd >= LEAST_USD
         mark = "; findings count evenly over the time they cover, more than was wasted here"
         return f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
@@ -111,23 +105,21 @@ def reconcile(
     priced = [step.usd for step in wasted if step.usd is not None]
     idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
-    advised = sum((s.usd for s in waterfall_total.savings if s.usd is not None), Decimal())
     by = _sum_by_analyzer(in_use)
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
     )
-    saves = stages.identified_usd if stages.identified else Decimal()
+    saves = stages.saveable_usd if stages.saveable else Decimal()
     return Reconciliation(
         wasted_gpu_hours=sum(step.gpu_hours for step in wasted),
         wasted_usd=None if waterfall_total.usd is None else sum(priced, Decimal()),
-        saves_gpu_hours=stages.identified_gpu_hours,
+        saves_gpu_hours=stages.saveable_gpu_hours,
         saves_usd=saves,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
         in_use_usd=sum(by.values(), Decimal()),
         in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),
         idle_gpu_hours=idle,
         idle_claimed_gpu_hours=min(idle, claimed),
-        earlier_usd=Decimal() if saves is None else saves - advised,
         divided=all(s.divided for s in waterfall_total.savings),
     )
 

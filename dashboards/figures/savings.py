@@ -11,7 +11,8 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, Filters, run_query
+from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
+from dashboards.text import count
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -30,6 +31,10 @@ class Stages(msgspec.Struct, frozen=True):
     identified: int
     identified_gpu_hours: float
     identified_usd: Decimal | None
+    saveable: int
+    """Of the identified: the last analysis has it, and no action on it took effect."""
+    saveable_gpu_hours: float
+    saveable_usd: Decimal | None
     approved: int
     approved_gpu_hours: float
     approved_usd: Decimal | None
@@ -41,6 +46,18 @@ class Stages(msgspec.Struct, frozen=True):
     verified_usd: Decimal | None
     waiting: int
     """Cases that wait for an approval."""
+
+
+def describe_saveable(stages: Stages) -> str:
+    """Return how many findings could still save something, and how many were acted upon."""
+    acted = f"; {stages.acted:,} acted upon" if stages.acted else ""
+    return f"{count(stages.saveable, 'finding')}{acted}"
+
+
+def read_handled_findings(views: Views, cluster: str | None) -> list[str]:
+    """Return the ids of the findings whose action took effect and was not reversed."""
+    table = run_query(views, HANDLED, None, Filters(cluster=cluster))
+    return [str(finding) for finding in table["finding"].to_pylist()]
 
 
 def read_stages(views: Views, window: Window, filters: Filters) -> Stages:

@@ -129,10 +129,10 @@ def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
 def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return a row per name of `key`, the most expensive first; rows sum to `totals`.
 
-    Columns: name, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours), busy_pct (hours with work, %
-    of the allocated hours with known use), effective_pct (effective utilisation of the allocated
-    hours, %; null = not measured).
+    Columns: name, cluster (of a workload; null by another key), gpu_hours (GPU h), usd (null = no
+    rate), idle_gpu_hours, idle_usd, unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of
+    gpu_hours), busy_pct (hours with work, % of the allocated hours with known use), effective_pct
+    (effective utilisation of the allocated hours, %; null = not measured).
 
     Raises:
         UsageError: `key` is none of `KEYS`.

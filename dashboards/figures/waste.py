@@ -15,11 +15,11 @@ STATES = WASTED
 def read_by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return a row per name of `key`, the most wasted dollars first.
 
-    Columns: name, waste_gpu_hours (GPU h), waste_usd, dollars of each state (idle_usd, lost_usd,
-    free_usd, stranded_usd, unavailable_usd; they sum to waste_usd), unknown_usd, gpu_hours and usd
-    of all states, waste_usd_pct (% of its own dollars), waste_pct (% of its own GPU-hours),
-    busy_pct and effective_pct (% of its allocated hours; null = nothing allocated, not measured).
-    Null dollars = no part of it has a price.
+    Columns: name, cluster (of a workload; null by another key), waste_gpu_hours (GPU h), waste_usd,
+    dollars of each state (idle_usd, lost_usd, free_usd, stranded_usd, unavailable_usd; they sum to
+    waste_usd), unknown_usd, gpu_hours and usd of all states, waste_usd_pct (% of its own dollars),
+    waste_pct (% of its own GPU-hours), busy_pct and effective_pct (% of its allocated hours; null =
+    nothing allocated, not measured). Null dollars = no part of it has a price.
 
     Raises:
         UsageError: `key` is none of `KEYS`.

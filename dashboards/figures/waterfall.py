@@ -63,7 +63,7 @@ class GpuHourWaterfall(msgspec.Struct, frozen=True):
     kept_gpu_hours: float
     """Paid hours that no finding would save."""
     unadvised_gpu_hours: float
-    """Idle hours of findings without advice."""
+    """Idle hours of findings that save nothing: without advice, or whose action took effect."""
 
 
 def compute_waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfall:
@@ -97,7 +97,7 @@ def _list_savings(
 ) -> tuple[tuple[Saving, ...], float]:
     """Return what the stored findings would save in the window, the most expensive first.
 
-    And the idle GPU-hours of findings without advice.
+    And the idle GPU-hours of findings that save nothing.
     """
     rows = run_query(
         views,

@@ -103,7 +103,7 @@ def build_figures(
     totals = before.totals
     of_bill = "" if now.usd is None else f"{format_share(now.wasted_usd, now.usd)} of the bill; "
     earlier_stages = before.stages
-    saveable = earlier_stages.identified_usd if earlier_stages and before.is_analyzed else None
+    saveable = earlier_stages.saveable_usd if earlier_stages and before.is_analyzed else None
     verified = (earlier_stages.verified_usd or Decimal()) if earlier_stages else None
 
     def build(
@@ -137,9 +137,9 @@ def build_figures(
         ),
         build(
             "Could be saved",
-            stages.identified_usd if stages.identified else Decimal(),
+            stages.saveable_usd if stages.saveable else Decimal(),
             saveable,
-            count(stages.identified, "finding"),
+            savings.describe_saveable(stages),
             "warn",
         ),
         build(
@@ -194,7 +194,7 @@ def write_verdict(
         absence = analysis_runs.explain_absence(request.views, request.window)
         advice = "what could be saved is unknown" if absence.summary else "nothing is advised"
         return f"{lead}, {compared}; {advice}."
-    saves = format_usd(stages.identified_usd) if stages.identified_usd is not None else "hours"
+    saves = format_usd(stages.saveable_usd) if stages.saveable_usd is not None else "hours"
     advised = f"{count(len(rows), 'workload')} could save {saves}"
     team = inbox.order_by_dollars(rows)[0]["team"]
     most = f", most of all in team {amounts.name(team, 40)}" if team else ""

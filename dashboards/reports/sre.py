@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards.figures import data_health, fleet, health, spend, waterfall
+from dashboards.figures import data_health, fleet, health, savings, spend, waterfall
 from dashboards.reports import (
     amounts,
     common_sections,
@@ -119,8 +119,8 @@ def document(request: ReportRequest) -> ReportDocument:
             HeadlineFigure("Free now", _format_pace(state, "free"), _format_some(state, "free")),
             HeadlineFigure(
                 "Could be saved",
-                format_usd(stages.identified_usd if stages.identified else Decimal()),
-                count(stages.identified, "finding"),
+                format_usd(stages.saveable_usd if stages.saveable else Decimal()),
+                savings.describe_saveable(stages),
                 "warn",
             ),
             HeadlineFigure(

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards.figures import chargeback, inbox
+from dashboards.figures import chargeback, inbox, savings
 from dashboards.reports import (
     amounts,
     common_sections,
@@ -89,8 +89,8 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
             HeadlineFigure(
                 "Could be saved",
-                format_usd(stages.identified_usd if stages.identified else Decimal()),
-                count(stages.identified, "finding"),
+                format_usd(stages.saveable_usd if stages.saveable else Decimal()),
+                savings.describe_saveable(stages),
                 "warn",
             ),
         ),

@@ -115,13 +115,13 @@ def show_statement(request: PageRequest) -> None:
     if team == PLATFORM:
         page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
     detail = data.query(chargeback.read_lines, request.window, request.filters, team)
-    names = detail["workload"].to_pylist()
+    names, clusters = detail["workload"].to_pylist(), detail["cluster"].to_pylist()
     page.show_table(
         detail,
         LINES,
         table_name="Lines of the statement",
         in_csv=LINES_IN_CSV,
-        open_row=lambda row: links.open_owner("workload", names[row]),
+        open_row=lambda row: links.open_owner("workload", names[row], clusters[row]),
     )
     page.note(
         "A click on a row of the first table chooses its team, as the filter does; a click on a "

@@ -189,6 +189,7 @@ def _build_cells(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "kind": f"{kind} +{more}" if more else kind,
+        "verb": f"done: {row['verb']}" if row["is_handled"] else row["verb"],
         "timeline": links.build_timeline_link(cluster=row["cluster"], workload=row["workload"])
         if row["workload"].count("/") > 1
         else None,

@@ -92,9 +92,9 @@ def show_headline(request: PageRequest) -> None:
         compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
         _build_saved_figure(
             "Could be saved",
-            stages_reached.identified_usd if stages_reached.identified else Decimal(),
-            count(stages_reached.identified, "finding"),
-            stages_before.identified_usd if stages_before else None,
+            stages_reached.saveable_usd if stages_reached.saveable else Decimal(),
+            savings.describe_saveable(stages_reached),
+            stages_before.saveable_usd if stages_before else None,
             why,
         ),
         _build_saved_figure(

@@ -1,6 +1,6 @@
 """What was paid, by any dimension; forecast and budget, the change, commitments, waste."""
 
-from dashboards import charts, data, links, page, tabs
+from dashboards import charts, data, filters, links, page, tabs
 from dashboards.figures import spend
 from dashboards.page import PageRequest
 from dashboards.views import spend_bridge, spend_commitments, spend_forecast, spend_waste
@@ -52,12 +52,12 @@ def show_by_name(request: PageRequest) -> None:
     key = page.choose_by(spend.KEYS)
     rows = data.query(spend.read_by, request.window, request.filters, key)
     if rows.num_rows:
-        names = rows["name"].to_pylist()
+        names, clusters = rows["name"].to_pylist(), rows["cluster"].to_pylist()
         page.show_table(
             rows,
-            COLUMNS,
+            filters.add_cluster_of_workloads(COLUMNS, request, key),
             table_name=f"Spend by {key}",
-            open_row=lambda row: links.open_owner(key, names[row]),
+            open_row=lambda row: links.open_owner(key, names[row], clusters[row]),
         )
         page.note(links.OPENS)
     else:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from dashboards import charts, data, links, page
+from dashboards import charts, data, filters, links, page
 from dashboards.figures import waste
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 
@@ -37,7 +37,11 @@ def show_owners(request: PageRequest) -> None:
     if not rows.num_rows:
         page.show_no_data(request)
         return
-    records = rows.to_pylist()
+    several = key == "workload" and filters.has_several_clusters(request)
+    records = [
+        {**row, "owner": f"{row['name']} ({row['cluster']})" if several else row["name"]}
+        for row in rows.to_pylist()
+    ]
     idle, free = (_sum(records, name) for name in ("idle_usd", "free_usd"))
     whole, paid = _sum(records, "waste_usd"), _sum(records, "usd")
     lost = sum(row["waste_gpu_hours"] for row in records)
@@ -54,23 +58,23 @@ def show_owners(request: PageRequest) -> None:
     owners_with_waste = [row for row in records if row["waste_usd"]]
     if owners_with_waste:
         parts = [
-            {"name": row["name"], "state": state, "usd": row[f"{state}_usd"]}
+            {"name": row["owner"], "state": state, "usd": row[f"{state}_usd"]}
             for row in owners_with_waste[:15]
             for state in waste.STATES
             if row[f"{state}_usd"]
         ]
         page.chart(
             charts.draw_stacked_bars(
-                parts, names=[r["name"] for r in owners_with_waste], title="USD wasted"
+                parts, names=[r["owner"] for r in owners_with_waste], title="USD wasted"
             ),
             f"Dollars wasted by {key}, stacked by state",
         )
-    names = rows["name"].to_pylist()
+    names, clusters = rows["name"].to_pylist(), rows["cluster"].to_pylist()
     page.show_table(
         rows,
-        COLUMNS,
+        filters.add_cluster_of_workloads(COLUMNS, request, key),
         table_name=f"Waste by {key}",
-        open_row=lambda row: links.open_owner(key, names[row]),
+        open_row=lambda row: links.open_owner(key, names[row], clusters[row]),
     )
     page.note(
         f"{links.OPENS} Working below target is not counted as waste here, and unknown never is. "

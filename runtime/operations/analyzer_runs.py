@@ -16,6 +16,7 @@ from analyzers.ranking import rank_findings
 from analyzers.services.vetoes import apply_vetoes
 from analyzers.waterfall import add_savings, build_waterfall, clip_finding
 from collectors.doctor import CheckRow
+from dashboards.figures.savings import read_handled_findings
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
 from fallow.models import Finding
@@ -399,13 +400,14 @@ def read_waterfall(
     """Return the waterfall of the stored findings over a window, and the time of the findings.
 
     Of each analyzer, the last run's findings count; a finding claims the part of its hours that is
-    in the window. None = no finding is stored.
+    in the window, and saves nothing once an action on it took effect. None = no finding is stored.
     """
     stored = findings.read_latest(views, window, cluster)
     if not stored:
         return None
     when = max(f.window.end for f in stored)
-    return build_waterfall(views, window, [clip_finding(f, window) for f in stored], cluster), when
+    waterfall = build_waterfall(views, window, [clip_finding(f, window) for f in stored], cluster)
+    return waterfall.remove_findings(read_handled_findings(views, cluster)), when
 
 
 def _load_analyzer(settings: Settings, name: str) -> Analyzer:

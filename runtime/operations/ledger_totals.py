@@ -61,7 +61,8 @@ def read_total_spend(
     `busy_pct`: hours with work, over allocated hours with known use; `effective_pct`: effective
     utilisation of `measured_gpu_hours`; null = not measured. `saves_gpu_hours` and `saves_usd` are
     what the stored findings would save; null where no finding is stored, or where the dollars are
-    not the fully loaded ones in which savings are counted.
+    not the fully loaded ones in which savings are counted. By workload the rows of several clusters
+    have their `cluster` too: equal names there are different workloads.
     """
     settings = warehouse.settings
     span = windows.find_covered_hours(
@@ -76,12 +77,13 @@ def read_total_spend(
     table = read_spend(
         warehouse,
         chosen,
-        by=list(by),
+        by=[*by, "cluster"] if "workload" in by else list(by),
         view=view,
         share_unallocated=share_unallocated,
         cluster=cluster,
     )
     rows: list[dict[str, Any]] = table.to_pylist()
+    by = _choose_identity(rows, by)
     notes = [
         *span.notes,
         *filter(None, [audits.format_banner(audit_results.read_failures(warehouse, chosen))]),
@@ -101,6 +103,20 @@ def read_total_spend(
     visible_rows = [_add_use(row, by) for row in rows]
     sums = None if saved is None else reconcile.document(saved[0])
     return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, sums)
+
+
+def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]:
+    """Return what the rows are grouped by: workloads of several clusters have their cluster.
+
+    Of one cluster its column is removed, unless it was asked for.
+    """
+    if "workload" not in by or "cluster" in by:
+        return list(by)
+    if len({row["cluster"] for row in rows}) > 1:
+        return [*by, "cluster"]
+    for row in rows:
+        del row["cluster"]
+    return list(by)
 
 
 def _write_savings_note(saved: "StoredWaterfall | None") -> str:

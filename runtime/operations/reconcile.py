@@ -45,7 +45,7 @@ def document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     """Return it for JSON; the parts of the savings and of the idle hours add up."""
     sums = compute_reconciliation(waterfall)
     body = msgspec.structs.asdict(sums)
-    fields = {name: value for name, value in body.items() if name not in ("earlier_usd", "divided")}
+    fields = {name: value for name, value in body.items() if name != "divided"}
     idle = sums.idle_without_finding_gpu_hours
     return {**fields, "of_waste_usd": sums.of_waste_usd, "idle_without_finding_gpu_hours": idle}
 

@@ -388,6 +388,9 @@ def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
         made = savings.read_stages(warehouse, window, ALL)
         assert (made.identified, made.approved, made.acted, made.verified) == (5, 2, 1, 1)
         assert made.identified_usd == 10
+        # One was acted upon: nothing is left to save of it.
+        assert made.saveable == 4
+        assert made.saveable_usd == 8
         assert made.approved_usd == 4
         assert made.acted_usd == 2
         assert made.verified_usd == Decimal("1.5")

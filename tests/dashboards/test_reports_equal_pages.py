@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from dashboards.figures.query import Filters
 from dashboards.text import format_money
 from fallow.models import Claim, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.settings import Settings
+from fallow.tables import Batch
 from runtime.cli import run
 from runtime.operations import findings, reports
 from tests.dashboards.drawing import Draw, texts
@@ -64,12 +66,17 @@ def vetoed() -> Finding:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the warehouse above."""
+    return judge(tmp_path_factory.mktemp("judged") / "home")
+
+
+def judge(home: Path) -> Settings:
+    """Write the warehouse above."""
     tables = {name: rows for name, rows in small.rows().items() if name != "finding"}
     for row in tables["ledger"]:
         held = row["state"] in small.HELD
         row["effective"] = 0.25 if held and row["team"] == TEAM else None
         row["pool"] = "old" if row["node"] == "g-0" else "gpu"
-    settings = small.fill(tmp_path_factory.mktemp("judged") / "home", tables)
+    settings = small.fill(home, tables)
     with Warehouse.open(settings, write=True) as warehouse:
         found = [
             finding("idle", "idle", IDLE_HOURS),
@@ -279,3 +286,72 @@ def test_what_is_not_counted_alike_is_not_reconciled(views: Warehouse, filters: 
     made = waterfall.compute_waterfall(views, small.WINDOW, filters)
     stages = savings.read_stages(views, small.WINDOW, filters)
     assert reconciliation.reconcile(made, stages, filters) is None
+
+
+def journal(*events: tuple[str, dict[str, Any]]) -> Batch:
+    """Return the journal's rows of one action on the idle finding."""
+    return Batch.of(
+        "action",
+        {
+            "cluster": ["alpha"] * len(events),
+            "seq": [*range(1, len(events) + 1)],
+            "ts": [small.END.replace(tzinfo=None) - timedelta(hours=1)] * len(events),
+            "kind": [kind for kind, _ in events],
+            "about": ["a0"] * len(events),
+            "actor": ["somebody"] * len(events),
+            "document": [json.dumps(document) for _, document in events],
+            "hash": [""] * len(events),
+        },
+    )
+
+
+@pytest.mark.parametrize("reversal", [False, True])
+def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
+    tmp_path: Path, draw: Draw, capsys: pytest.CaptureFixture[str], *, reversal: bool
+) -> None:
+    settings = judge(tmp_path / "home")
+    name = finding("idle", "idle", IDLE_HOURS).id
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("intent", {"action": {"id": "a0", "decision": {"finding": name}}}),
+        ("outcome", {"action": "a0", "result": "done"}),
+    ]
+    with Warehouse.open(settings, write=True) as warehouse:
+        stages = savings.read_stages(warehouse, small.WINDOW, Filters())
+        warehouse.ingest([journal(*events, *[("reversed", {"by": "ann"})] * reversal)])
+    assert stages.saveable_usd is not None
+    left = stages.saveable_usd if reversal else stages.saveable_usd - saves_idle(settings)
+
+    made = metrics(draw("overview", settings, window="3d"))["Could be saved"]
+    listed = metrics(draw("findings", settings, window="3d"))
+    assert made == (three(f"${left:,.2f}"), f"{1 + reversal} finding{'s' * reversal}; 1 acted upon")
+    assert listed["Would save"][0] == made[0]
+    until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
+    assert run(["spend", "--home", str(settings.home), "--window", until, "-o", "json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["reconciliation"]["saves_usd"] == pytest.approx(float(left), abs=0.01)
+    assert body["total"]["saves_usd"] == pytest.approx(float(left), abs=0.01)
+    # The idle hours of the finding are still those of a finding.
+    assert body["reconciliation"]["idle_claimed_gpu_hours"] == IDLE_HOURS + VETOED_HOURS
+    with Warehouse.open(settings) as warehouse:
+        stages = savings.read_stages(warehouse, small.WINDOW, Filters())
+        total = waterfall.compute_waterfall(warehouse, small.WINDOW, Filters())
+        sums = reconciliation.reconcile(total, stages, Filters())
+        text = reports.produce(
+            warehouse, Settings(), audience="finance", window=small.WINDOW, fmt="md", team=None,
+            now=small.END + timedelta(hours=2),
+        ).body.decode()  # fmt: skip
+    assert sums is not None
+    assert sums.saves_usd == left
+    assert sums.idle_claimed_gpu_hours == IDLE_HOURS + VETOED_HOURS
+    assert three(figures(text)["Could be saved"][0]) == made[0]
+
+
+def saves_idle(settings: Settings) -> Decimal:
+    """Return the dollars that the idle finding would save."""
+    with Warehouse.open(settings) as warehouse:
+        (usd,) = warehouse.query(
+            "SELECT (document ->> '$.recommendations[0].marginal_usd')::DECIMAL(18, 6) AS usd "
+            "FROM finding WHERE analyzer = 'idle' AND verdict = 'wasteful'",
+            {},
+        )["usd"].to_pylist()
+    return Decimal(usd)

@@ -24,6 +24,7 @@ SELECT
     f.saving,
     f.gpu_hours,
     f.usd,
+    f.is_handled,
     1 + coalesce(b.times, 0) AS disruption,
     (f.usd / (1 + coalesce(b.times, 0)))::DECIMAL(18, 6) AS usd_rank,
     r.until AS snoozed_until,

@@ -8,6 +8,7 @@ WITH advised AS (
         any_value(workload) AS workload,
         any_value(analyzer) AS analyzer,
         any_value(kind) AS kind,
+        bool_or(is_handled) AS is_handled,
         sum(gpu_hours) AS gpu_hours,
         sum(usd) AS usd
     FROM advice
@@ -89,6 +90,7 @@ merged AS (
         s.acted_at,
         e.result,
         coalesce(e.took, false) AS took,
+        a.id IS NOT null AND NOT a.is_handled AS is_saveable,
         m.gpu_hours AS verified_gpu_hours,
         m.usd AS verified_usd
     FROM advised AS a

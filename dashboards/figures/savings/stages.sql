@@ -1,8 +1,12 @@
--- Identified, approved, acted, verified: each stage is part of the one before it.
+-- Identified, approved, acted, verified: each stage is part of the one before it. Saveable: the
+-- last analysis has it, and no action took effect.
 SELECT
     count(*) AS identified,
     coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
     sum(usd) AS identified_usd,
+    count(*) FILTER (WHERE is_saveable AND gpu_hours > 0) AS saveable,
+    coalesce(sum(gpu_hours) FILTER (WHERE is_saveable), 0) AS saveable_gpu_hours,
+    sum(usd) FILTER (WHERE is_saveable) AS saveable_usd,
     count(*) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved,
     coalesce(
         sum(gpu_hours) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null), 0

@@ -1,5 +1,6 @@
 -- One row per name, the most expensive first. Rows are summed by name and state first: sums with
 -- conditions over every row cost more.
+-- A workload's identity includes its cluster.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -11,6 +12,7 @@ WITH keyed AS (
             WHEN 'pool' THEN pool
             WHEN 'state' THEN state
         END AS name,
+        CASE WHEN $by = 'workload' THEN cluster END AS cluster,
         state,
         sum(gpu_hours) AS gpu_hours,
         sum(usd) AS usd,
@@ -25,6 +27,7 @@ WITH keyed AS (
 
 SELECT
     name,
+    cluster,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
@@ -35,5 +38,5 @@ SELECT
     100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
     100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct
 FROM keyed
-GROUP BY name
-ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC
+GROUP BY name, cluster
+ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC, cluster ASC

@@ -1,5 +1,6 @@
 -- Waste by owner and state. Low use is not waste here; unknown time is never waste. Rows are summed
 -- by name and state first: sums with conditions over every row cost more.
+-- A workload's identity includes its cluster.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -10,6 +11,7 @@ WITH keyed AS (
             WHEN 'pool' THEN pool
             WHEN 'cluster' THEN cluster
         END AS name,
+        CASE WHEN $by = 'workload' THEN cluster END AS cluster,
         state,
         state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted,
         sum(gpu_hours) AS gpu_hours,
@@ -24,6 +26,7 @@ WITH keyed AS (
 
 SELECT
     name,
+    cluster,
     coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0) AS waste_gpu_hours,
     coalesce(sum(usd) FILTER (WHERE wasted), sum(usd) * 0) AS waste_usd,
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
@@ -41,5 +44,5 @@ SELECT
     100 * coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0)
     / nullif(sum(gpu_hours), 0) AS waste_pct
 FROM keyed
-GROUP BY name
-ORDER BY waste_usd DESC NULLS LAST, waste_gpu_hours DESC, name ASC
+GROUP BY name, cluster
+ORDER BY waste_usd DESC NULLS LAST, waste_gpu_hours DESC, name ASC, cluster ASC

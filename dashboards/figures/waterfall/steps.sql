@@ -1,4 +1,5 @@
--- What could be saved, by analyzer, kind of saving and evidence; no GPU-hour twice.
+-- What could be saved, by analyzer, kind of saving and evidence; no GPU-hour twice, and nothing of
+-- a finding whose action took effect.
 SELECT
     analyzer,
     saving,
@@ -12,5 +13,5 @@ SELECT
     bool_and(in_use_gpu_hours IS NOT null) AS divided,
     max(found_at) AS found_at
 FROM advice
-WHERE gpu_hours > 0
+WHERE gpu_hours > 0 AND NOT is_handled
 GROUP BY ALL

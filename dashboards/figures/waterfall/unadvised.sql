@@ -1,7 +1,12 @@
 -- GPU-hours of idle findings without advice: a service level or another veto removed the advice.
--- They save nothing, but their hours are still idle hours in a finding.
+-- They save nothing, but their hours are still idle hours in a finding. So are those of findings
+-- whose action took effect.
 SELECT
-    coalesce(
+    (
+        SELECT coalesce(sum(a.idle_gpu_hours), 0)
+        FROM advice AS a
+        WHERE a.is_handled AND a.gpu_hours > 0
+    ) + coalesce(
         sum(
             f.gpu_hours
             * greatest(
