@@ -74,6 +74,11 @@ def parse_timestamp(text: str, *, now: datetime) -> datetime:
     return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 
 
+def get_month_start(timestamp: datetime) -> datetime:
+    """Return the first midnight of a time's calendar month."""
+    return timestamp.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
 class Window(msgspec.Struct, frozen=True):
     """A half-open UTC interval [start, end)."""
 

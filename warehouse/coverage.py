@@ -7,7 +7,13 @@ import msgspec
 
 from fallow.errors import UsageError
 from fallow.protocols import Views
-from fallow.window import Window, format_duration, parse_duration, parse_timestamp
+from fallow.window import (
+    Window,
+    format_duration,
+    get_month_start,
+    parse_duration,
+    parse_timestamp,
+)
 from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
@@ -164,5 +170,4 @@ def parse_window(text: str, now: datetime, end: datetime) -> Window:
 
 def _find_month(end: datetime) -> datetime:
     """Return the first midnight of the month that ends at a time or is not over yet."""
-    last = end - timedelta(microseconds=1)
-    return last.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return get_month_start(end - timedelta(microseconds=1))

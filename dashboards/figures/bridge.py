@@ -1,4 +1,4 @@
-"""Compute the bill bridge: why this window cost more or less than the one before it.
+"""Compute the bill bridge: why this window cost more or less than the one it is compared with.
 
     before --volume--waste--mix--price--> after
 
@@ -14,6 +14,7 @@ from decimal import Decimal
 
 import msgspec
 
+from dashboards.figures.overview import get_window_before
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
@@ -40,19 +41,21 @@ class Bridge(msgspec.Struct, frozen=True):
 
 
 def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
-    """Return the bridge from the window of the same length before.
+    """Return the bridge from the window that Overview compares with (`get_window_before`).
 
-    None = nothing was paid then, or it has no data of a cluster of this window. Hours
-    without a price are in neither window.
+    A calendar month is compared with the month before: more days count as volume. None = nothing
+    was paid then, or it has no data of a cluster of this window. Hours without a price are in
+    neither window.
     """
     after = align_window(window)
-    before = Window(after.start - (after.end - after.start), after.start)
+    before = get_window_before(after)
     rows = run_query(
         views,
         (*BY_HOUR, "bridge/segments"),
         Window(before.start, after.end),
         filters,
         cut=_drop_zone(after.start),
+        before_end=_drop_zone(before.end),
     ).to_pylist()
     hours_before = sum(r["hours_before"] for r in rows)
     clusters = [{r["cluster"] for r in rows if r[f"hours_{w}"] > 0} for w in ("before", "after")]

@@ -1,5 +1,6 @@
 """Compute the overview: a window beside the one before it."""
 
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
@@ -8,9 +9,10 @@ import msgspec
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.models import WASTED
 from fallow.protocols import Views
-from fallow.window import Window
+from fallow.window import Window, format_duration, get_month_start
 from warehouse.ledger import align_window
 
+MICROSECOND = timedelta(microseconds=1)
 Amount = TypeVar("Amount", float, Decimal)
 
 
@@ -41,9 +43,38 @@ def read_totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
 
 
 def get_window_before(window: Window) -> Window:
-    """Return the window of the same length that ends where this one begins."""
+    """Return the window to compare with: of the same length, ending where this one begins.
+
+    Of a calendar month (UTC) it is the month before: the whole of it, or as many of its first days
+    as this month has so far.
+    """
     whole = align_window(window)
-    return Window(whole.start - (whole.end - whole.start), whole.start)
+    if not is_month(whole):
+        return Window(whole.start - (whole.end - whole.start), whole.start)
+    first = get_month_start(whole.start - MICROSECOND)
+    if whole.end == _get_month_end(whole.start):
+        return Window(first, whole.start)
+    return Window(first, min(first + (whole.end - whole.start), whole.start))
+
+
+def is_month(window: Window) -> bool:
+    """Return whether a window is a calendar month (UTC), whole or so far."""
+    first = get_month_start(window.start)
+    return window.start == first and window.end <= _get_month_end(first)
+
+
+def describe_window_before(window: Window) -> str:
+    """Return in words what a window is compared with."""
+    before = get_window_before(window)
+    if not is_month(align_window(window)):
+        return f"the {format_duration(before.seconds)} before"
+    if before.end == get_month_start(window.start):
+        return f"{before.start:%B %Y}"
+    return f"the first {format_duration(before.seconds)} of {before.start:%B %Y}"
+
+
+def _get_month_end(first: datetime) -> datetime:
+    return get_month_start(first + timedelta(days=31))
 
 
 def change(now: Amount | None, before: Amount | None) -> float | None:

@@ -8,6 +8,7 @@ from dashboards.figures import (
     commitments,
     extent,
     inbox,
+    overview,
     spend,
     units,
     waste,
@@ -164,7 +165,7 @@ def _change_section(request: ReportRequest) -> tuple[ReportSection, ...]:
     ]
     return (
         ReportSection(
-            "Why it cost more or less than the time before",
+            f"Why it cost more or less than {overview.describe_window_before(request.window)}",
             (
                 ReportChart(
                     charts.draw_waterfall(chart_data.bridge_bars(bill_bridge), "USD", height=200),

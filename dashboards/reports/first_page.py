@@ -11,7 +11,7 @@ from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
 from dashboards.reports.report_request import ReportRequest
 from dashboards.text import count, format_share
-from fallow.window import Window, format_duration
+from fallow.window import Window
 from warehouse import coverage
 
 ACTIONS = 3
@@ -69,11 +69,11 @@ def list_actions(steps: list[dict[str, Any]], workloads: int, clusters: int) -> 
 
 
 def read_before(request: ReportRequest) -> PeriodBefore:
-    """Return the period of the same length before; it needs data in every hour of both."""
+    """Return the period to compare with; it needs data in every hour of both."""
     views, filters = request.views, request.filters
     window = overview.get_window_before(request.window)
-    length = format_duration(window.seconds)
-    for period, words in ((window, f"the {length} before"), (request.window, "this period")):
+    earlier = overview.describe_window_before(request.window)
+    for period, words in ((window, earlier), (request.window, "this period")):
         data = coverage.measure_coverage(views, period, {}, filters.cluster)
         if not data.hours_with_data:
             return PeriodBefore(window, why=f"no data of {words}")
@@ -84,7 +84,7 @@ def read_before(request: ReportRequest) -> PeriodBefore:
     totals = overview.read_totals(views, window, filters)
     now = overview.read_totals(views, request.window, filters)
     if totals.clusters < now.clusters:
-        why = f"data of the {length} before of only {totals.clusters} of {now.clusters} clusters"
+        why = f"data of {earlier} of only {totals.clusters} of {now.clusters} clusters"
         return PeriodBefore(window, why=why)
     runs = analysis_runs.read_runs(views)
     starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
@@ -170,7 +170,7 @@ def write_verdict(
     rows: list[dict[str, Any]],
 ) -> str:
     """Return one sentence: the share that was wasted, its change, and what could be saved."""
-    length = format_duration(before.window.seconds)
+    words = overview.describe_window_before(request.window)
     earlier = before.totals
     if now.usd is None:
         part = format_share(now.wasted_gpu_hours, now.gpu_hours)
@@ -184,12 +184,12 @@ def write_verdict(
         )
         change = overview.change(now.wasted_usd, earlier.wasted_usd if earlier else None)
     if change is None:
-        compared = f"the change against the {length} before is unknown"
+        compared = f"the change against {words} is unknown"
         if earlier is not None and before.totals is not None:
-            compared = f"nothing was wasted in the {length} before, or it has no price"
+            compared = f"nothing was wasted in {words}, or it has no price"
     else:
         more = "more" if change >= 0 else "less"
-        compared = f"{abs(change):.1%} {more} than in the {length} before"
+        compared = f"{abs(change):.1%} {more} than in {words}"
     if not rows:
         absence = analysis_runs.explain_absence(request.views, request.window)
         advice = "what could be saved is unknown" if absence.summary else "nothing is advised"

@@ -1,11 +1,12 @@
-"""Why this window cost more or less than the one before: volume, waste, mix, price."""
+"""Why this window cost more or less than the one before it: volume, waste, mix, price."""
 
 from datetime import timedelta
 
 from dashboards import chart_data, charts, data, page
-from dashboards.figures import bridge, spend
+from dashboards.figures import bridge, overview, spend
 from dashboards.page import PageRequest, format_hours, format_money
-from fallow.window import Window
+from fallow.window import Window, format_duration
+from warehouse import coverage
 
 
 def show(request: PageRequest) -> None:
@@ -59,8 +60,28 @@ def show_steps(request: PageRequest) -> None:
         rows, {**columns, "meaning": page.name("what it is", "large")}, table_name="Bill bridge"
     )
     page.note(
-        "Hours without a price are in neither bill. The four steps sum to the change exactly."
+        f"Compared with {overview.describe_window_before(request.window)}. Hours without a price "
+        "are in neither bill. The four steps sum to the change exactly."
+        + describe_difference(request, bill_bridge)
     )
+
+
+def describe_difference(request: PageRequest, bill_bridge: bridge.Bridge) -> str:
+    """Return what makes the two windows differ besides their use: days, and hours without data."""
+    before, after = bill_bridge.before, bill_bridge.after
+    text = ""
+    if before.seconds != after.seconds:
+        text = (
+            f" {format_duration(after.seconds)} against {format_duration(before.seconds)}: the "
+            "difference in days is part of volume."
+        )
+    covered = data.query(coverage.measure_coverage, before, {}, request.filters.cluster)
+    if covered.hours_with_data < covered.hours:
+        text += (
+            f" Only {covered.hours_with_data:,} of {covered.hours:,} h before have data: the hours "
+            "without data are part of volume too."
+        )
+    return text
 
 
 def format_window(window: Window) -> str:
@@ -73,8 +94,9 @@ def _show_nothing(request: PageRequest) -> None:
     data_window = request.extent.samples
     start = data.query(spend.find_comparable_start, data_window, request.filters.cluster)
     half = int((data_window.end - start) / 2 / timedelta(hours=1))
+    words = overview.describe_window_before(request.window)
     page.show_nothing(
-        "There is no bill of the same clusters before this window to compare with.",
+        f"There is no bill of the same clusters in {words} to compare with.",
         f"The data of every cluster begin {start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less "
         "has one before it, once filters name somebody who was there.",
     )

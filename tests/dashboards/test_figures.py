@@ -463,6 +463,50 @@ def test_the_window_before_is_as_long_and_ends_where_this_one_begins() -> None:
     assert overview.change(None, Decimal(1)) is None, "unknown is no change"
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "before", "until", "words"),
+    [
+        ("2026-10-01", "2026-11-01", "2026-09-01", "2026-10-01", "September 2026"),
+        ("2026-11-01", "2026-11-16", "2026-10-01", "2026-10-16", "the first 15d of October 2026"),
+        # February has no 30th day: it is compared whole.
+        ("2026-03-01", "2026-03-31", "2026-02-01", "2026-03-01", "February 2026"),
+        ("2026-01-01", "2026-01-02", "2025-12-01", "2025-12-02", "the first 1d of December 2025"),
+        # A day less, or a day more: no month.
+        ("2026-10-02", "2026-11-01", "2026-09-02", "2026-10-02", "the 30d before"),
+        ("2026-10-01", "2026-11-02", "2026-08-30", "2026-10-01", "the 32d before"),
+    ],
+)
+def test_a_month_is_compared_with_the_month_before(
+    start: str, end: str, before: str, until: str, words: str
+) -> None:
+    def read(*days: str) -> Window:
+        first, last = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in days)
+        return Window(first, last)
+
+    assert overview.get_window_before(read(start, end)) == read(before, until)
+    assert overview.describe_window_before(read(start, end)) == words
+
+
+def test_the_bridge_of_a_month_so_far_leaves_out_the_rest_of_the_month_before(
+    tmp_path: Path,
+) -> None:
+    """Two dollars an hour from 15 October until 6 November."""
+    end = datetime(2026, 11, 6, tzinfo=UTC)
+    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+        stored(warehouse, *hostile_rows(("old",), end, 24 * 22))
+        so_far = Window(datetime(2026, 11, 1, tzinfo=UTC), end)
+        assert bridge.bridge(warehouse, so_far, ALL) is None, "nothing is known of 1 to 6 October"
+        october = Window(datetime(2026, 10, 1, tzinfo=UTC), so_far.start)
+        assert bridge.bridge(warehouse, october, ALL) is None
+    with Warehouse.open(Settings(home=tmp_path / "longer"), write=True) as warehouse:
+        stored(warehouse, *hostile_rows(("old",), end, 24 * 36))
+        made = bridge.bridge(warehouse, so_far, ALL)
+        assert made is not None
+        assert made.before == Window(october.start, october.start + timedelta(days=5))
+        assert (made.usd_before, made.usd_after) == (240, 240)
+        assert (made.volume, made.waste, made.mix, made.price) == (0, 0, 0, 0)
+
+
 def test_costs_of_units_have_their_median_and_their_outliers() -> None:
     costs = units.measure_distribution([1.0, 2.0, 3.0, 4.0, 100.0])
     assert costs is not None

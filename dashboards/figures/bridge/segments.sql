@@ -1,4 +1,4 @@
--- Priced GPU-hours and dollars of two windows per kind of capacity.
+-- Priced GPU-hours and dollars of two windows per kind of capacity; between them may be a gap.
 SELECT
     cluster,
     pool,
@@ -18,6 +18,6 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE bucket < $cut), 0)::DECIMAL(18, 8) AS usd_before,
     coalesce(sum(usd) FILTER (WHERE bucket >= $cut), 0)::DECIMAL(18, 8) AS usd_after
 FROM paid
-WHERE usd IS NOT null
+WHERE usd IS NOT null AND (bucket < $before_end OR bucket >= $cut)
 GROUP BY ALL
 ORDER BY cluster ASC, pool ASC, model ASC
