@@ -165,7 +165,7 @@ class ActionsSettings(SettingsGroup):
     )
     reverted_within: Duration = Field(
         timedelta(minutes=30),
-        description="what is taken back this soon was reverted by a controller, not by its owner",
+        description="what is undone this soon was reverted by a controller, not by its owner",
     )
     watch: Duration = Field(
         timedelta(days=14), description="how long an action can be undone and is watched"

@@ -162,7 +162,8 @@ def parse_window(text: str, now: datetime, end: datetime) -> Window:
         try:
             return Window.last(parse_duration(text), now=end)
         except UsageError as error:
-            hint = f"windows: 7d and other durations, {', '.join(MONTHS)}, START/END"
+            months = ", ".join(MONTHS)
+            hint = f"windows: 7d and other durations, {months}, 2026-11-01/2026-11-16 (UTC)"
             raise UsageError(error.message, hint=hint) from error
     start, _, until = text.partition("/")
     return Window(parse_timestamp(start, now=now), parse_timestamp(until or "now", now=now))

@@ -119,7 +119,7 @@ def demote_policies(record: JournalState, policies: tuple[Policy, ...], now: dat
             record.append(event_types.DEMOTED, policy.name, document)
             texts.append(
                 f"policy {policy.name} only notifies from now on: "
-                f"{reversed_count} of {acted} actions were taken back, it declares {rate:.1%}"
+                f"{reversed_count} of {acted} actions were reversed, it declares {rate:.1%}"
             )
     return texts
 

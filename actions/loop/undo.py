@@ -195,7 +195,7 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
     if state.restored is not None:
         at, by = state.restored.at, state.restored.by
         raise RefusedError(
-            f"action {action.id} was taken back already, by {by} at {_format_minute(at)}"
+            f"action {action.id} was reversed already, by {by} at {_format_minute(at)}"
         )
     if state.is_open and (
         state.undo_state is not None or state.writes.open or not state.writes.took
@@ -206,7 +206,7 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
         )
     if resumed_at := context.record.resumed_at(state):
         raise RefusedError(
-            f"action {action.id} was taken back already: Fallow resumed it at "
+            f"action {action.id} was reversed already: Fallow resumed it at "
             f"{_format_minute(resumed_at)}"
         )
     if not state.writes.took or (outcome is not None and outcome.result in ("refused", "failed")):
@@ -245,7 +245,7 @@ def _require_unchanged(context: ActionContext, state: ActionState, checks: list[
     if all(check.state == "becomes" for check in checks):
         by = checks[0].by
         context.contested(state, by)
-        raise RefusedError(f"action {state.action.id} was taken back already, by {by}")
+        raise RefusedError(f"action {state.action.id} was reversed already, by {by}")
 
 
 def _require_sendable(context: ActionContext, state: ActionState, checks: list[UndoCheck]) -> None:

@@ -298,12 +298,12 @@ class ReversalKeys(Section):
     """How often owners may take back what was stopped."""
 
     rate: values.Percentage = define_key(
-        "more of its stops taken back than this: the back-test fails, and in service it demotes "
+        "more of its stops reversed than this: the back-test fails, and in service it demotes "
         "itself to notify",
         "`5%`",
     )
     within: values.UpTo30Days = define_key(
-        "taken back within this time counts as a reversal", "`24h`"
+        "what its owner undoes within this time counts as a reversal", "`24h`"
     )
 
 

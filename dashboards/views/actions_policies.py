@@ -16,7 +16,7 @@ POLICIES = {
     "refuses": page.configure_number("refuses"),
     "usd_per_day": page.configure_usd("USD a day", "of what it does, notifies or holds"),
     "actions": page.configure_number("actions ever"),
-    "taken_back": page.configure_number("taken back"),
+    "taken_back": page.configure_number("reversed"),
     "stages": page.name("stages", "large"),
     "description": page.name("in words", "large"),
 }

@@ -21,7 +21,7 @@ VERIFIED = {
         "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
     ),
     "actions": page.configure_number("actions"),
-    "reversed": page.configure_number("reversals", "taken back by their owner within 24 h"),
+    "reversed": page.configure_number("reversals", "reversed by their owner within 24 h"),
 }
 CASES = {
     "stage": page.name("stage", "small"),

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
 from dashboards import data, links, page
@@ -77,13 +78,28 @@ def show_summary(request: PageRequest) -> None:
         in_csv=TEAMS_IN_CSV if any(unpriced) else (*TEAMS_IN_CSV, "unpriced_gpu_hours"),
         open_row=lambda row: links.set_values(team=names[row]),
     )
-    total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
-        "Rows sum to the bill, "
-        f"{format_money(sum(total, Decimal()) if total else None, cents=True)}. "
+        f"{describe_total(rows)}  \n"
         "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
         "it is the platform's line with the sign turned. Of the filters only the cluster counts "
         "here."
+    )
+
+
+def describe_total(rows: pa.Table) -> str:
+    """Return the sums of the teams' lines; the fully loaded dollars are the bill."""
+
+    def add(name: str) -> Decimal | None:
+        amounts = [usd for usd in rows[name].to_pylist() if usd is not None]
+        return sum(amounts, Decimal()) if amounts else None
+
+    whole, only, node = (
+        format_money(add(name), cents=True) for name in ("total_usd", "total_usd_gpu", "usd_node")
+    )
+    hours, idle = (sum(rows[name].to_pylist()) for name in ("gpu_hours", "idle_gpu_hours"))
+    return (
+        f"**Total, the bill: {whole}** fully loaded; {only} GPU only; {node} node part; "
+        f"{format_hours(hours)}, of it {format_hours(idle)} idle."
     )
 
 

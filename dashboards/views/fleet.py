@@ -28,16 +28,16 @@ NODES = {
     "model": page.name("model", "small"),
 }
 DEVICES = {
-    "node": page.name("node", "small"),
+    "node": page.name("node", 90),
     "state": page.name("state", "small"),
     "activity_pct": page.configure_percent("utilisation", "mean of the five minutes"),
+    "workload": page.configure_workload(),
     "power_w": page.configure_number("power, W"),
     "temp_c": page.configure_number("temperature, °C", "the highest of the step"),
     "memory_gb": page.configure_number("memory, GB"),
     "clock_mhz": page.configure_number("SM clock, MHz"),
     "tensor_pct": page.configure_percent("tensor cores", "unknown where it is not exported"),
     "model": page.name("model", "small"),
-    "workload": page.configure_workload(),
     "device": page.name("GPU", "large"),
     "pool": page.name("pool", "small"),
 }
@@ -157,7 +157,7 @@ def show_devices(request: PageRequest) -> None:
     page.show_table(
         rows.set_column(workload, "workload", named),
         DEVICES,
-        table_name="GPUs by idle cost",
+        table_name="GPUs, trouble first",
         height=420,
         open_row=lambda row: links.open_timeline(
             cluster=rows["cluster"][row].as_py(), device=rows["device"][row].as_py()
@@ -169,7 +169,8 @@ def show_devices(request: PageRequest) -> None:
     page.note(
         f"Telemetry: the mean of the five minutes up to {at:%Y-%m-%d %H:%M} UTC, or of that hour "
         f"where they are not kept any more. Unknown: no sample has it.{silent_text} A click on a "
-        "row opens the GPU's timeline."
+        "row opens the GPU's timeline. Unavailable ones come first, then those that are allocated "
+        "and idle, then unknown ones; the others by node."
     )
     if rows.num_rows == fleet.MOST_DEVICES:
         page.note(f"The first {fleet.MOST_DEVICES:,}; filter by cluster or pool to see others.")

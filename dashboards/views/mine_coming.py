@@ -131,7 +131,7 @@ def show_actions_taken(request: PageRequest) -> None:
     )
     if not rows.num_rows:
         page.show_nothing(
-            "Nothing was done to these workloads.", "What is done can be taken back here."
+            "Nothing was done to these workloads.", "What is done can be undone here."
         )
         return
     choice = action_buttons.choose(

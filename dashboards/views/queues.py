@@ -19,9 +19,9 @@ WAITING = {
     "workload": page.configure_workload(),
     "gpus": page.configure_number("GPUs"),
     "hours": page.configure_number("hours", "the longest wait of its pods"),
-    "reason": page.name("why"),
-    "blocked_by": page.name("blocked by"),
-    "way": page.name("cheapest way in"),
+    "reason": page.name("why", 170),
+    "blocked_by": page.name("blocked by", 250),
+    "way": page.name("cheapest way in", 150),
     "waiting_cost": page.configure_usd("price of the wait, USD", "not part of the bill"),
     "why": page.name("why, in words", "large"),
     "team": page.name("team", "small"),
@@ -32,9 +32,9 @@ WAITING = {
     "since": page.configure_time("since"),
 }
 PAIRS = {
-    "waits": page.name("waits"),
-    "because_of": page.name("blocked by"),
-    "how": page.name("which"),
+    "waits": page.name("waits", 245),
+    "because_of": page.name("blocked by", 240),
+    "how": page.name("which", 185),
     "gpu_hours": page.configure_number("GPU-hours"),
     "usd": page.configure_usd("finding, USD"),
     "why": page.name("why", "large"),
@@ -177,9 +177,10 @@ def show_waiting(request: PageRequest) -> None:
     )
     page.note(
         "Click a row to see the workload's timeline. Blocked by: who holds what it could use, idle "
-        "or at a lower priority, and whom the last analysis of quotas names. The price of the wait "
-        "is its GPU-hours at the mean price of the nodes that take it; the bill does not have it. "
-        "The way in has a placement on real nodes; `fallow why-pending WORKLOAD` shows all ways."
+        "or at a lower priority, and whom the last analysis of quotas names; +2: two more, listed "
+        "below. The price of the wait is its GPU-hours at the mean price of the nodes that take "
+        "it; the bill does not have it. The way in has a placement on real nodes; `fallow "
+        "why-pending WORKLOAD` shows all ways."
     )
 
 
@@ -195,7 +196,7 @@ def _build_row(
     record: QueuedWorkload | None,
 ) -> dict[str, Any]:
     """Return a row of the table; a workload without a record is unknown."""
-    blockers = ", ".join(queues.list_blockers(row, blocked_pairs, record))
+    blockers = _name_blockers(queues.list_blockers(row, blocked_pairs, record))
     if record is None:
         return {**row, "reason": UNKNOWN, "way": UNKNOWN, "blocked_by": blockers or UNKNOWN,
                 "why": row["message"] or UNKNOWN, "waiting_cost": None}  # fmt: skip
@@ -208,6 +209,11 @@ def _build_row(
         "why": record.reasons[0].text,
         "waiting_cost": record.waiting_cost,
     }
+
+
+def _name_blockers(names: Sequence[str]) -> str:
+    """Return the first of the blocking workloads and how many more; their table names all."""
+    return f"{names[0]} +{len(names) - 1}" if len(names) > 1 else "".join(names)
 
 
 def show_more(request: PageRequest) -> None:

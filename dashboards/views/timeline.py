@@ -130,6 +130,7 @@ def list_workloads(request: PageRequest) -> None:
             cluster=rows[row]["cluster"], workload=rows[row]["name"]
         ),
     )
+    page.note("A click on a row opens the workload's timeline.")
 
 
 def _find_workloads(request: PageRequest, search: str) -> pa.Table:
@@ -253,6 +254,7 @@ def show_places(request: PageRequest) -> None:
         for r in rows
     ]
     page.show_table(table_rows, PLACES, table_name="Who had which device")
+    page.note("A sign in a row opens the timeline of its workload, node or device.")
     if len(rows) == timeline.MOST:
         page.note(f"The {timeline.MOST} with the most GPU-hours.")
 

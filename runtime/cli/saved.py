@@ -61,6 +61,6 @@ def saved(
         )
     if total["actions"]:
         run.say(
-            f"taken back by their owners within 24 h: {total['reversed']} of {total['actions']} "
+            f"reversed by their owners within 24 h: {total['reversed']} of {total['actions']} "
             f"({total['reversal_low']:.1%} to {total['reversal_high']:.1%})"
         )

@@ -150,7 +150,7 @@ def _action_row(state: ActionState) -> dict[str, Any]:
     result = "under way" if outcome is None or state.is_open else outcome.result
     why = _format_reasons(outcome.reasons) if outcome else None
     if state.restored is not None:
-        why = f"taken back by {state.restored.by} at {state.restored.at:%Y-%m-%d %H:%M} UTC"
+        why = f"reversed by {state.restored.by} at {state.restored.at:%Y-%m-%d %H:%M} UTC"
     return {
         "action": action.id,
         "at": action.at,

@@ -1,6 +1,7 @@
 """Fleet at a time: each GPU with its telemetry, and unknown where no sample has it."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,22 @@ def test_each_gpu_has_the_telemetry_of_its_five_minutes(views: Warehouse) -> Non
             assert row["power_w"] == stored[row["device"]]["power_w"]
             assert row["clock_mhz"] == stored[row["device"]]["clock"]
     assert any(row["activity_pct"] for row in rows)
+
+
+def test_gpus_in_trouble_come_first_then_by_node(views: Warehouse) -> None:
+    rows = fleet_figures.read_devices(views, EARLIER, Filters()).to_pylist()
+
+    def rank(row: dict[str, Any]) -> int:
+        order = ("unavailable", "idle")
+        if row["state"] in order:
+            return order.index(row["state"])
+        return 2 if row["state"] == "unknown" or row["no_samples"] else 3
+
+    ranks = [rank(row) for row in rows]
+    assert ranks == sorted(ranks)
+    assert {1, 3} <= {*ranks}
+    healthy = [(row["cluster"], row["node"], row["device"]) for row in rows if rank(row) == 3]
+    assert healthy == sorted(healthy)
 
 
 def test_the_time_in_the_address_is_the_time_of_the_page(fleet: Settings, draw: Draw) -> None:

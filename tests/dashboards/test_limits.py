@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from dashboards.figures import health, quality
 from dashboards.figures.query import Filters
 from fallow.settings import Settings
@@ -73,3 +75,32 @@ def test_failures_are_counted_by_day_and_cause(tmp_path: Path) -> None:
         (day + timedelta(days=1), "spot", 1, None),
     ]
     assert [row["cause"] for row in of_b] == ["unknown"]
+
+
+@pytest.mark.parametrize(("polled", "minutes"), [(60, 0), (59, 1), (90, 0)])
+def test_a_poll_at_the_end_of_the_window_is_as_recent_as_the_samples(
+    tmp_path: Path, polled: int, minutes: int
+) -> None:
+    """An inventory that is polled once an hour did not stop an hour ago."""
+    begin = START.replace(tzinfo=None)
+    times = [begin, begin + timedelta(minutes=polled)]
+    batch = Batch.of(
+        "scrape",
+        {
+            "cluster": ["demo"] * 2,
+            "ts": times,
+            "collector": ["kubectl"] * 2,
+            "target": ["https://kubernetes.demo"] * 2,
+            "until": times,
+            "up": [True] * 2,
+        },
+    )
+    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+        stored(warehouse, batch)
+        window = Window(START, START + timedelta(hours=1))
+        (row,) = quality.read_collectors(warehouse, window, Filters(), window.end).to_pylist()
+        later = Window(window.end + timedelta(hours=2), window.end + timedelta(hours=3))
+        assert not quality.read_collectors(warehouse, later, Filters(), later.end).num_rows
+    assert row["lag_min"] == minutes
+    # The counts are those of the window.
+    assert row["scrapes"] == (2 if polled < 60 else 1)

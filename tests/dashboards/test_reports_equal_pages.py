@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from analyzers.waterfall import add_savings, build_waterfall
-from dashboards.figures import reconciliation, savings, waterfall
+from dashboards.figures import reconciliation, savings, spend, waterfall
 from dashboards.figures.query import Filters
+from dashboards.page import format_hours
 from dashboards.text import format_money
 from fallow.models import Claim, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.settings import Settings
@@ -355,3 +356,16 @@ def saves_idle(settings: Settings) -> Decimal:
             {},
         )["usd"].to_pylist()
     return Decimal(usd)
+
+
+def test_the_total_below_all_teams_is_the_bill(
+    judged: Settings, views: Warehouse, draw: Draw
+) -> None:
+    drawn = draw("chargeback", judged, window="3d")
+    bill = spend.read_totals(views, small.WINDOW, Filters())
+    text = plain("\n".join(texts(drawn)))
+    assert bill.usd
+    assert f"Total, the bill: {plain(format_money(bill.usd, cents=True))}" in text
+    assert f"{format_hours(bill.gpu_hours)}, of it {format_hours(bill.idle_gpu_hours)} idle" in text
+    # The download has teams only: nobody books a total as a team.
+    assert not {*drawn.dataframe[0].value["team"]} & {"total", "Total"}

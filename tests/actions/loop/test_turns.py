@@ -505,7 +505,7 @@ def test_an_undo_before_the_next_turn_sees_that_its_owner_took_it_back(site: Sit
     done = site.done(actor)
     site.pass_time(hours=2)
     site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
-    with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
+    with pytest.raises(RefusedError, match="reversed already, by kubectl-scale"):
         actor.undo(done.action.id, "ann")
     assert actor.record.count_reversals(
         "idle", timedelta(hours=24), site.now.replace(year=2020)
@@ -526,7 +526,7 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
     assert actor.record.count_reversals(
         "idle", timedelta(hours=24), site.now.replace(year=2020)
     ) == (1, 1)
-    with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
+    with pytest.raises(RefusedError, match="reversed already, by kubectl-scale"):
         actor.undo(state.action.id, "ann")
     site.pass_time(days=1, minutes=1)
     report = actor.turn(dry_run=False)

@@ -248,7 +248,7 @@ def test_the_command_adds_up_however_it_is_asked(
     assert total["reversal_low"] == pytest.approx(0.0945, abs=1e-3)
     assert total["reversal_high"] == pytest.approx(0.9055, abs=1e-3)
     ran = fallow("saved", "--by", by, *where)
-    assert "taken back by their owners within 24 h: 1 of 2" in ran.err
+    assert "reversed by their owners within 24 h: 1 of 2" in ran.err
     assert fallow("saved", "--by", "owner", *where).code == 2
 
 
