@@ -127,15 +127,12 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         stays = np.isin(step, remaining)
         removed = self.grants.filter(pa.array(~stays))
         cells = self.cells.take(removed["cell"])
-        unadvised: Counter[str] = Counter(self.unadvised)
-        for cluster, state, gpu_us in zip(
-            cells["cluster"].to_pylist(),
-            cells["state"].to_pylist(),
-            removed["gpu_us"].to_pylist(),
-            strict=True,
-        ):
-            if state == "idle":
-                unadvised[cluster] += gpu_us / HOUR_US
+        amounts = pa.table({"cluster": cells["cluster"], "gpu_us": removed["gpu_us"]})
+        idle = amounts.filter(pc.equal(cells["state"], "idle")).group_by("cluster")
+        sums = idle.aggregate([("gpu_us", "sum")]).to_pydict()
+        unadvised = Counter(self.unadvised)
+        for cluster, gpu_us in zip(sums["cluster"], sums["gpu_us_sum"], strict=True):
+            unadvised[cluster] += gpu_us / HOUR_US
         grants = self.grants.filter(pa.array(stays))
         numbers = pa.array(np.searchsorted(remaining, step[stays]), grants["step"].type)
         position = grants.schema.get_field_index("step")

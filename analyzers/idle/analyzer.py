@@ -23,8 +23,6 @@ from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window, format_duration
 
-LEAST_SAMPLES = 3
-"""A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
 LITTLE_LONGER = 2.0
 """Up to so many times the brief time, one judgement costs less than two."""
 
@@ -39,7 +37,8 @@ class IdleAnalyzer:
         """Return idle and partly idle workloads, the most GPU-hours first.
 
         Raises:
-            UsageError: the window or the least duration is shorter than three samples.
+            UsageError: the window or the least duration is shorter than three samples of every
+                device. A workload with slower devices is idle from three samples of theirs on.
         """
         return self._ranked(self._judged(views, window))
 
@@ -106,18 +105,19 @@ class IdleAnalyzer:
         return judge_window(views, window, [window.end], self.settings, over=True)
 
     def _check(self, views: Views, window: Window) -> None:
-        interval = source.read_interval_s(views, window)
+        interval = source.read_shortest_interval_s(views, window)
         if interval is None:
             return
+        least_s = source.LEAST_SAMPLES * interval
         for setting, seconds in (
             ("min_duration", self.settings.min_duration.total_seconds()),
             ("window", window.seconds),
         ):
-            if seconds < LEAST_SAMPLES * interval:
+            if seconds < least_s:
                 raise UsageError(
-                    f"idle {setting} {format_duration(seconds)} is shorter than {LEAST_SAMPLES} "
-                    f"samples of {format_duration(interval)}",
-                    hint=f"at least {format_duration(LEAST_SAMPLES * interval)}",
+                    f"idle {setting} {format_duration(seconds)} is shorter than "
+                    f"{source.LEAST_SAMPLES} samples of {format_duration(interval)}",
+                    hint=f"at least {format_duration(least_s)}",
                 )
 
 

@@ -134,8 +134,9 @@ def judge_window(
     candidates = stretches.find_stretches(
         cut.whole, merged, least if over else {"idle": least["idle"]}
     )
+    owner_times = _compute_owner_times(chosen, merged)
     candidates = candidates.join(
-        _compute_slack(chosen, merged), on="owner", how="left", maintain_order="left"
+        owner_times.select("owner", "slack_us"), on="owner", how="left", maintain_order="left"
     )
     candidates = stretches.keep_beside_busy(views, chosen, candidates, cut.whole, merged)
     members = stretches.list_members(candidates, cut.whole)
@@ -150,6 +151,7 @@ def judge_window(
         ]
     )
     rows = quiescence.split_rows(rows, activity, least_us=least["idle"], over=over)
+    rows = _drop_short_rows(rows, owner_times)
     if rows.is_empty():
         return nothing
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
@@ -226,15 +228,27 @@ def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Band
     return bands
 
 
-def _compute_slack(chosen: source.SampleQuery, merged: pl.DataFrame) -> pl.DataFrame:
-    """Return `slack_us` by owner: from the longest scrape interval of its own devices.
+def _compute_owner_times(chosen: source.SampleQuery, merged: pl.DataFrame) -> pl.DataFrame:
+    """Return `slack_us` and `least_us` by owner: from the longest interval of its own devices.
 
-    A slow cluster, or one slow exporter, does not keep the stretches of others open.
+    A slow cluster, or one slow exporter, does not keep the stretches of others open, and its own
+    are judged from `LEAST_SAMPLES` of its samples on.
     """
     intervals = chosen.devices.select("number", "interval_s")
     devices = merged.select("owner", "number").unique().join(intervals, on="number", how="left")
     slack_s = pl.max_horizontal(pl.lit(float(SLACK_S)), 2 * pl.col("interval_s").max())
-    return devices.group_by("owner").agg(slack_us=(slack_s * MICRO).round().cast(pl.Int64))
+    least_s = source.LEAST_SAMPLES * pl.col("interval_s").max().fill_null(0)
+    return devices.group_by("owner").agg(
+        slack_us=(slack_s * MICRO).round().cast(pl.Int64),
+        least_us=(least_s * MICRO).round().cast(pl.Int64),
+    )
+
+
+def _drop_short_rows(rows: pl.DataFrame, owner_times: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that last at least as long as their owner's devices allow to judge."""
+    least = owner_times.select("owner", "least_us")
+    both = rows.join(least, on="owner", how="left", maintain_order="left")
+    return both.filter(pl.col("end") - pl.col("start") >= pl.col("least_us")).select(rows.columns)
 
 
 def _sum_devices(

@@ -27,6 +27,8 @@ PER_PART = 5_000_000
 """Maximum number of samples in memory at the same time, about 60 bytes each."""
 
 BUCKET_S = 300
+LEAST_SAMPLES = 3
+"""A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
 WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloads": []})
 """Parameters of SQL that reads all workloads."""
 
@@ -49,11 +51,10 @@ class SampleQuery(msgspec.Struct, frozen=True):
     """The first and last time (microseconds) for which the accounting step has written states."""
 
 
-def read_interval_s(views: Views, window: Window) -> float | None:
-    """Return the median interval between the samples of the allocated devices of a window."""
-    intervals = [device.interval_s for device in read_devices(views, window, WHOLE)]
-    median = pl.Series(intervals, dtype=pl.Float64).median()
-    return median if isinstance(median, float) else None
+def read_shortest_interval_s(views: Views, window: Window) -> float | None:
+    """Return the shortest interval between the samples of an allocated device of a window."""
+    devices = read_devices(views, window, WHOLE)
+    return min((d.interval_s for d in devices if d.interval_s is not None), default=None)
 
 
 def plan_query(

@@ -80,3 +80,21 @@ def test_a_window_is_at_least_three_samples(site: "Site", minutes: int, *, refus
         return
     with pytest.raises(UsageError, match="idle window 59m is shorter than 3 samples of 20m"):
         latest(site, brief=timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize("slow_devices", [1, 3])
+def test_a_slow_exporter_has_a_least_duration_of_its_own(site: "Site", slow_devices: int) -> None:
+    """Three samples of 15 minutes are 45; beside them half an hour of 30-second samples is idle."""
+    for name, idle in (("fast", 60), ("brief", 59)):
+        site.interval = timedelta(seconds=30)
+        site.device(f"GPU-{name}", [0.9] * (24 * 60 - idle) + [0.0] * idle)
+        site.holds(name, [f"GPU-{name}"], kind="PyTorchJob")
+    for n in range(slow_devices):
+        for name, idle in (("slow", 3), ("hasty", 2)):
+            site.interval = timedelta(minutes=15)
+            site.device(f"GPU-{name}-{n}", [0.9] * (48 - idle) + [0.0] * idle)
+            site.holds(f"{name}-{n}", [f"GPU-{name}-{n}"], kind="PyTorchJob")
+    analyzer = IdleAnalyzer(IdleSettings(min_duration=HOUR / 2))
+    made = analyzer.find(site.views, Window(site.start, site.start + 12 * HOUR))
+    found = {f.subject.workload: f.window.seconds / 3600 for f in made}
+    assert found == {"fast": 0.5} | {f"slow-{n}": 0.75 for n in range(slow_devices)}

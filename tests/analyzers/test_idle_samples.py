@@ -15,8 +15,8 @@ from analyzers.idle.samples import (
     SampleQuery,
     build_parameters,
     plan_query,
-    read_interval_s,
     read_parts,
+    read_shortest_interval_s,
 )
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window
@@ -43,10 +43,11 @@ def devices(*intervals: float | None, **columns: Any) -> Any:
     return TableViews(allocation=held, device=known)
 
 
-def test_the_interval_is_the_median_of_the_devices() -> None:
-    assert read_interval_s(devices(30.0, 60.0, 300.0), hour()) == 60.0
-    assert read_interval_s(devices(30.0, None), hour()) == 30.0
-    assert read_interval_s(devices(), hour()) is None
+def test_settings_are_checked_against_the_fastest_device() -> None:
+    assert read_shortest_interval_s(devices(300.0, 30.0, 60.0), hour()) == 30.0
+    assert read_shortest_interval_s(devices(None, 60.0), hour()) == 60.0
+    assert read_shortest_interval_s(devices(None), hour()) is None
+    assert read_shortest_interval_s(devices(), hour()) is None
 
 
 def plan(

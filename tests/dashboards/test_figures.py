@@ -503,8 +503,8 @@ def test_the_bridge_of_a_month_so_far_leaves_out_the_rest_of_the_month_before(
         made = bridge.bridge(warehouse, so_far, ALL)
         assert made is not None
         assert made.before == Window(october.start, october.start + timedelta(days=5))
-        assert (made.usd_before, made.usd_after) == (240, 240)
-        assert (made.volume, made.waste, made.mix, made.price) == (0, 0, 0, 0)
+        assert made.usd_before == made.usd_after == 240
+        assert made.volume == made.waste == made.mix == made.price == 0
 
 
 def test_costs_of_units_have_their_median_and_their_outliers() -> None:
