@@ -36,9 +36,9 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
 ) -> pl.DataFrame:  # fmt: skip
     """Return the idle stretches of `rows`' workloads that ended by themselves: owner, start, end.
 
-    Those of the window are in its pieces (`whole`). Those of the history before the `first` time
-    are read again, up to the window's end, so that a stretch across the window's start counts as
-    one.
+    Those of the window are in its pieces (`whole`). Where the history before the `first` time has
+    more samples, it is read up to the window's end, so that a stretch across the window's start
+    counts as one.
     """
     owners = rows.filter(pl.col("state") == "idle").select("owner").unique()
     inside = _select_idle(whole.join(owners, on="owner", how="semi"), merged)
@@ -46,8 +46,13 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
     if owners.is_empty():
         return ended
     earlier = Window(min(window.start, first - settings.history), window.end)
+    if earlier == window:
+        return ended
+    longer = source.plan_query(views, earlier, settings)
+    if (longer.source, longer.rows) == (chosen.source, chosen.rows):
+        return ended  # nothing is older than the window
     names = holds.join(owners, on="owner", how="semi").select("owner", *spans.WORKLOAD)
-    before = _read_earlier_stretches(views, earlier, names.unique("owner"), settings)
+    before = _read_earlier_stretches(views, earlier, longer, names.unique("owner"), settings)
     return pl.concat([ended, before])
 
 
@@ -66,10 +71,13 @@ def add_longest_rest(
 
 
 def _read_earlier_stretches(
-    views: Views, window: Window, names: pl.DataFrame, settings: IdleSettings
+    views: Views,
+    window: Window,
+    chosen: source.SampleQuery,
+    names: pl.DataFrame,
+    settings: IdleSettings,
 ) -> pl.DataFrame:
     """Return the stretches of a longer window that ended by themselves, of named workloads."""
-    chosen = source.plan_query(views, window, settings)
     holds = read_holders(views, window, chosen, settings).drop("owner")
     holds = holds.join(names, on=spans.WORKLOAD)
     if holds.is_empty():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analyzers.idle import samples
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import judge_window
@@ -255,6 +256,27 @@ def test_the_history_is_read_from_before_the_window_too(views: "Memory", site: "
     (found,) = find(views, late)
     assert found.details["longest_rest"] == "1h30m"
     assert found.details["actionable"] is False
+
+
+@pytest.mark.parametrize(("minutes", "reads"), [(60 + 5 * 150 + 120, 1), (60 + 5 * 150, 2)])
+def test_samples_are_read_again_only_where_some_are_older_than_the_window(
+    views: "Memory", site: "Site", monkeypatch: pytest.MonkeyPatch, minutes: int, reads: int
+) -> None:
+    resuming(site, rests=90, last=120)
+    calls: list[Window] = []
+    read = samples.read_parts
+
+    def note(*arguments: Any) -> Any:
+        calls.append(arguments[1])
+        return read(*arguments)
+
+    monkeypatch.setattr(samples, "read_parts", note)
+    end = site.start + timedelta(minutes=60 + 5 * 150 + 120)
+    found = max(
+        find(views, Window(end - timedelta(minutes=minutes), end)), key=lambda f: f.window.start
+    )
+    assert found.details["longest_rest"] == "1h30m"
+    assert len(calls) == reads
 
 
 @pytest.mark.parametrize("inside", [10, 45, 80])
