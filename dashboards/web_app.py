@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl, urlencode
 import streamlit as st
 
 from dashboards import active_settings, warmup
-from dashboards import app as app_pages
 from fallow.resources import read_table
 
 Message = MutableMapping[str, Any]
@@ -28,6 +27,8 @@ NO_PAGE = "no-page"
 """The address that says that there is no page at the address in its parameter `address`."""
 SERVED_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
 """Folders of Streamlit's own addresses; its client requests `_stcore` below every page."""
+OTHER_ROUTES = SERVED_FOLDERS | {"oauth2callback"}
+"""Names that are no page's address, although they are one name below the server's folder."""
 EARLY_SCRIPTS = (
     "Selectbox", "TextInput", "Html", "Metric", "ButtonGroup", "ArrowVegaLiteChart", "DataFrame",
     "embed", "vega-interpreter", "DownloadButton",
@@ -168,10 +169,14 @@ def add_early_scripts(index: str, names: Iterable[str]) -> str:
 
 
 def is_page(path: str, base_path: str) -> bool:
-    """Return whether a path is a page's own address, from which its document finds its scripts."""
+    """Return whether a path has the form of a page's address.
+
+    It is one name below the server's folder: from there the document finds its scripts, also where
+    there is no such page, which the document says.
+    """
     folder = f"/{base_path.strip('/')}/".replace("//", "/")
-    names = {"", NO_PAGE, *map(app_pages.build_url_path, app_pages.list_names())}
-    return path.startswith(folder) and path.removeprefix(folder) in names
+    name = path.removeprefix(folder)
+    return path.startswith(folder) and not {"/", "."} & {*name} and name not in OTHER_ROUTES
 
 
 class PageDocuments:

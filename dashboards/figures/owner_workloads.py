@@ -30,6 +30,7 @@ def read_workloads(views: Views, window: Window, filters: Filters, owners: Owner
         "journal",
         "planned",
         "snoozes",
+        "acted",
         "owner_workloads/coming",
         "owner_workloads/workloads",
     )
@@ -52,9 +53,9 @@ def read_coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
 
     Columns: cluster, subject, namespace, workload_kind, workload, owner, verb, policy, finding,
     step, ruling, gate, why, next_at, notified_at, kept_until (UTC), gpus, usd_per_day, acts,
-    at, says.
+    at, says (an action that began after the plan was written is there with its result).
     """
-    steps = ("journal", "planned", "snoozes", "owner_workloads/coming")
+    steps = ("journal", "planned", "snoozes", "acted", "owner_workloads/coming")
     return run_query(views, steps, None, filters, owners=[*owners])
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboards import action_buttons, data, filters, owner_filter, page
 from dashboards.figures import owner_workloads, policy_actions
 from dashboards.page import PageRequest, escape, format_money
+from fallow.window import format_duration
 
 COMING = {
     "subject": page.configure_workload(),
@@ -78,8 +79,14 @@ def show_coming(request: PageRequest) -> None:
         table_name="What will happen, the soonest first",
         name_of=lambda row: f"{row['subject']}: {row['says']}",
     )
+    written = max(row["at"] for row in busy)
     if not busy[0]["acts"]:
         page.note("Nothing acts here yet: this is what policies would do.")
+    else:
+        page.note(
+            f"As of the turn of {written:%Y-%m-%d %H:%M} UTC; where the service runs, a turn "
+            f"follows every {format_duration(request.settings.actions.every.total_seconds())}."
+        )
     if choice is None:
         return
     st.markdown(_describe(choice))
