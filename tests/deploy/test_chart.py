@@ -327,6 +327,18 @@ def test_values_that_cannot_work_are_refused_and_named(said: dict[str, Any], why
         manifests.render_chart(CHART, said)
 
 
+def test_an_alert_names_the_address_of_its_section_in_the_runbook() -> None:
+    url = "https://git.example/fallow/docs/runbook.md"
+    found = made({"prometheusRule": {"enabled": True, "runbookUrl": url}})
+    (rule,) = of(found, "PrometheusRule")
+    alerts = rule["spec"]["groups"][0]["rules"]
+    assert {a["annotations"]["runbook_url"] for a in alerts} == {
+        f"{url}#{a['alert'].lower()}" for a in alerts
+    }
+    # What Prometheus fills in stays as it is.
+    assert any("{{ $labels.instance }}" in a["annotations"]["summary"] for a in alerts)
+
+
 def test_the_schema_knows_every_setting_that_is_no_secret() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     text = json.dumps(schema)

@@ -163,7 +163,7 @@ def test_the_runbook_has_every_alert_and_says_what_to_do() -> None:
     names = [alert["alert"] for alert in alerts()]
     assert headings == names
     for alert in alerts():
-        assert alert["annotations"]["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
+        assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
         section = text.split(f"## {alert['alert']}\n")[1].split("\n## ")[0]
         severity, _, action = section.strip().partition(" ")
         assert severity == f"**{alert['labels']['severity'].capitalize()}.**"
@@ -175,5 +175,5 @@ def test_each_alert_has_a_name_of_its_own_and_one_section_of_the_runbook() -> No
     sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
     assert sorted(names) == sorted(set(names))
     assert sorted(sections) == sorted(names)
-    anchors = [alert["annotations"]["runbook"] for alert in alerts()]
+    anchors = [alert["annotations"]["runbook_url"] for alert in alerts()]
     assert anchors == [f"docs/runbook.md#{name.lower()}" for name in names]
