@@ -96,10 +96,11 @@ def add_cluster(
 def add_cluster_of_workloads(
     columns: Mapping[str, Any], request: page.PageRequest, key: str
 ) -> dict[str, Any]:
-    """Return the columns of a table grouped by `key`: workloads of one name have their cluster."""
+    """Return the columns of a table grouped by `key`: workloads have their cluster, and room."""
     if key != "workload":
         return dict(columns)
-    return add_cluster(columns, request, after="name")
+    wide = {**columns, "name": page.configure_workload("name")}
+    return add_cluster(wide, request, after="name")
 
 
 def read_window(
