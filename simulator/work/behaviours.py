@@ -113,16 +113,8 @@ class Script:
         if ranks_chosen.stop > self.plan.ranks:
             raise ValueError(f"rank {ranks_chosen.stop - 1} of a gang of {self.plan.ranks}")
         facts, timeline = read_kinds(), self.timeline
-        place = timeline.at(ticks)
-        kind = np.repeat(timeline.kind[place][None, :], len(ranks_chosen), axis=0)
-        rank = np.array(ranks_chosen)[:, None]
-        unused = rank >= self.plan.ranks - self._number("idle_ranks", 0.0)
-        # A rank without work has joined the gang: its context is open, and it runs nothing.
-        kind[unused & facts.computes[kind]] = facts.number("idle")
-        kind = self._waiting_kind(kind, rank)
-        left = ticks - timeline.begin[place] >= self._number("left_after_s", math.inf)
-        last = rank == self.plan.ranks - 1
-        kind[left & last & (kind == facts.number("spin"))] = facts.number("idle")
+        place, rank = timeline.at(ticks), np.array(ranks_chosen)[:, None]
+        kind = self._list_rank_kinds(ticks, place, rank)
         raw = self._words(ticks, ranks_chosen)
         busy = self._busy(kind, timeline.level[place], ticks, raw)
         sm = np.minimum(busy * self._sm[kind], 1.0)
@@ -135,8 +127,7 @@ class Script:
             busy=busy,
             sm=sm,
             now=np.where(sampled, np.where(compute_uniform(raw) < busy, 1.0, 0.0), busy),
-            memory=np.where(unused, CONTEXT_MIB / self.memory_of_device_mib, self._memory)
-            * self._memory_share(ticks, place, kind),
+            memory=self._compute_rank_memory(ticks, place, rank, kind),
             state=self._state(ticks, kind, busy),
             stop_harms=self._harm(ticks, place),
         )
@@ -147,8 +138,11 @@ class Script:
 
     def memory_mib(self, ticks: Array, rank: int = 0) -> Array:
         """Return the MiB that one rank holds of a whole device."""
-        activity = self.play(ticks, range(rank, rank + 1))
-        return np.asarray(activity.memory[0] * self.memory_of_device_mib)
+        place, ranks = self.timeline.at(ticks), np.array([[rank]])
+        memory = self._compute_rank_memory(
+            ticks, place, ranks, self._list_rank_kinds(ticks, place, ranks)
+        )
+        return np.asarray(memory[0] * self.memory_of_device_mib)
 
     def idle_held(self, ticks: Array) -> Marks:
         """Return whether the pod holds its devices and none of its kernels runs on any."""
@@ -290,6 +284,36 @@ class Script:
     def _number(self, name: str, default: float) -> float:
         return self.numbers.get(name, default)
 
+    def _list_rank_kinds(
+        self, ticks: Array, place: npt.NDArray[np.intp], rank: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.int8]:
+        """Return the kind of phase [rank, tick] of ranks [rank, 1] of the gang."""
+        facts, timeline = read_kinds(), self.timeline
+        kind = np.repeat(timeline.kind[place][None, :], len(rank), axis=0)
+        # A rank without work has joined the gang: its context is open, and it runs nothing.
+        kind[self._mark_unused(rank) & facts.computes[kind]] = facts.number("idle")
+        kind = self._waiting_kind(kind, rank)
+        left = ticks - timeline.begin[place] >= self._number("left_after_s", math.inf)
+        last = rank == self.plan.ranks - 1
+        kind[left & last & (kind == facts.number("spin"))] = facts.number("idle")
+        return kind
+
+    def _compute_rank_memory(
+        self,
+        ticks: Array,
+        place: npt.NDArray[np.intp],
+        rank: npt.NDArray[np.intp],
+        kind: npt.NDArray[np.int8],
+    ) -> Array:
+        """Return the share of the device's memory [rank, tick] that ranks hold."""
+        context = CONTEXT_MIB / self.memory_of_device_mib
+        whole = np.where(self._mark_unused(rank), context, self._memory)
+        return np.asarray(whole * self._memory_share(ticks, place, kind))
+
+    def _mark_unused(self, rank: npt.NDArray[np.intp]) -> Marks:
+        marks: Marks = rank >= self.plan.ranks - self._number("idle_ranks", 0.0)
+        return marks
+
     def _words(self, ticks: Array, ranks_chosen: range) -> npt.NDArray[np.uint64]:
         """Return random words of each rank's own, four ranks to a stream."""
         streams = range(ranks_chosen.start // WORDS, -(-ranks_chosen.stop // WORDS))
@@ -371,7 +395,9 @@ class Script:
         kind = self.timeline.kind_at(ticks)
         return read_kinds().ratios[ratio][self._waiting_kind(kind, np.array(self.plan.first_rank))]
 
-    def _waiting_kind(self, kind: npt.NDArray[np.int8], rank: Array) -> npt.NDArray[np.int8]:
+    def _waiting_kind(
+        self, kind: npt.NDArray[np.int8], rank: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.int8]:
         """Return the kinds of ranks: where the first one evaluates or saves, the others wait."""
         facts = read_kinds()
         waits = (rank > 0) & self._is(kind, "evaluate", "host save")

@@ -4,7 +4,6 @@ No server runs: exporters' rows come directly from the blocks (`simulator.export
 hosts' rows from the scripts, nodes and pods from the objects by the collector's own reader.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -139,7 +138,7 @@ class Inventory:
         }
         with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
             path = Path(folder) / "dump.json"
-            path.write_text(json.dumps(document), encoding="utf-8")
+            path.write_bytes(msgspec.json.encode(document))
             now = datetime.fromtimestamp(now_s, UTC)
             for batch in import_kubectl(path, self._cluster, now):
                 if batch.table == "scrape":
