@@ -177,7 +177,19 @@ def show_failures(request: PageRequest) -> None:
     lost = sum(amount or 0 for amount in rows["gpu_hours"].to_pylist())
     page.note(
         f"{sum(rows['pods'].to_pylist()):,} pods lost {format_hours(lost)} of work in this window."
-        f"{_explain_filters(request)}"
+        f"{_explain_filters(request) or _explain_ledger(request, lost)}"
+    )
+
+
+def _explain_ledger(request: PageRequest, lost: float) -> str:
+    """Return why the ledger has fewer hours as `lost` than failures lost; empty = it has not."""
+    rows = data.query(health.read_away, request.window, request.filters).to_pylist()
+    in_ledger = sum(row["lost_gpu_hours"] for row in rows)
+    if format_hours(in_ledger) == format_hours(lost):
+        return ""
+    return (
+        f" {format_hours(in_ledger)} of it are `Work lost` above: the hours in which its GPUs "
+        "worked. The others, since the last checkpoint, are accounted as idle, startup or unknown."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards import action_buttons, charts, data, links, maps, page
-from dashboards.figures import health, incidents
+from dashboards.figures import analyzer_findings, health, incidents
 from dashboards.figures.incidents import IncidentDetail
 from dashboards.page import PageRequest, escape, format_hours, format_money
 from dashboards.text import count, format_missing
@@ -15,6 +15,9 @@ from dashboards.text import count, format_missing
 CHOICE = "incident"
 """The parameter of the URL with the id of the chosen incident."""
 MOST_LINKS = 12
+HOLD = "hold"
+SICK = frozenset({"sick_node", "suspect_gpu"})
+"""Kinds of findings of nodes whose GPUs show errors."""
 INCIDENTS = {
     "start": page.configure_time("first sign"),
     "cause": page.name("cause"),
@@ -82,9 +85,28 @@ def show(request: PageRequest) -> None:
         height=TABLE_PX if len(stored) > TABLE_ROWS else None,
     )
     if row is None:
-        page.note("Click a row to see the signals of its GPUs, nodes and network around it.")
+        page.note(
+            "Click a row to see the signals of its GPUs, nodes and network around it."
+            + _explain_holds(request, stored)
+        )
         return
     show_detail(incidents.decode_incident(row))
+
+
+def _explain_holds(request: PageRequest, stored: Iterable[Mapping[str, Any]]) -> str:
+    """Return why an incident holds on a node that a finding calls sick; empty = none does."""
+    findings = data.query(
+        analyzer_findings.list_findings, request.window, request.filters, "reliability"
+    )
+    sick = {(f.cluster, f.workload) for f in findings if f.kind in SICK}
+    details = [incidents.decode_incident(row) for row in stored if row["step"] == HOLD]
+    nodes = sorted({n for d in details for n in d.nodes if (d.cluster, n) in sick})
+    if not nodes:
+        return ""
+    return (
+        f" {escape(', '.join(nodes))}: a finding above adds up all signs of a node in the window; "
+        "an incident has those of one failure, and holds where they do not name its cause."
+    )
 
 
 def _build_cells(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Pages for those who run the fleet: links lead on, names stay text, drawings are bounded."""
 
 import itertools
+import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,52 @@ def test_a_sick_node_stands_above_what_cost_more(tmp_path: Path, draw: Draw) -> 
     rows = draw("health", settings).dataframe[0].value
     assert rows["name"].to_list() == ["Node/n0", "Quota/p"]
     assert [*rows.columns][:3] == ["name", "kind", "verb"]
+
+
+@pytest.mark.parametrize(("lost_h", "says"), [(3, True), (2, False)])
+def test_hours_that_a_failure_lost_and_the_ledger_has_not_are_explained(
+    lost_h: int, says: bool, tmp_path: Path, draw: Draw
+) -> None:
+    """The ledger has two hours of the pod as `lost`; in a third one its GPU was idle."""
+    settings = Settings(home=tmp_path / "home")
+    devices, ledger, samples = sre_rows.fleet()
+    rows = ledger.rows.to_pylist()
+    for row in [row for row in rows if row["device"] == "GPU-0"][-2:]:
+        row["state"] = "lost"
+    end = sre_rows.LAST + timedelta(hours=1)
+    lost = {
+        "cluster": "c", "namespace": "red", "pod": "train-0", "workload_kind": "Job",
+        "workload": "train", "start": end - timedelta(hours=lost_h), "end": end - timedelta(0, 1),
+        "cause": "device", "gpu_hours": float(lost_h), "basis": "measured",
+    }  # fmt: skip
+    with Warehouse.open(settings, write=True) as warehouse:
+        ledger = sre_rows.batch("ledger", rows)
+        stored(warehouse, devices, ledger, samples, sre_rows.batch("work_lost", [lost]))
+    page = draw("health", settings)
+    assert [m.value for m in page.metric if m.label == "Work lost"] == ["2.00 GPU-h"]
+    (note,) = [text for text in texts(page) if "pods lost" in text]
+    assert f"lost {lost_h}.00 GPU-h of work" in note
+    assert ("2.00 GPU-h of it are `Work lost` above" in note) is says
+
+
+@pytest.mark.parametrize(("node", "says"), [("n0", True), ("n1", False)])
+def test_an_incident_that_holds_on_a_sick_node_is_explained(
+    node: str, says: bool, tmp_path: Path, draw: Draw
+) -> None:
+    settings = Settings(home=tmp_path / "home")
+    incident = {
+        "id": "i", "cluster": "c", "start": sre_rows.LAST, "end": sre_rows.LAST,
+        "known_at": sre_rows.LAST, "cause": "unknown", "class": "unknown", "step": "hold",
+        "why": "too little evidence", "namespaces": "[]", "workloads": "[]",
+        "nodes": json.dumps([node]), "devices": "[]", "gpus": 0.0, "evidence": "[]",
+        "computed_at": sre_rows.LAST,
+    }  # fmt: skip
+    why = {"why": "XID 79"}
+    with Warehouse.open(settings, write=True) as warehouse:
+        sick = sre_rows.finding("reliability", "sick_node", "n0", why, workload_kind="Node")
+        stored(warehouse, *sre_rows.fleet(), sick, sre_rows.batch("incident", [incident]))
+    page = draw("health", settings, show="incidents")
+    assert any("a finding above adds up all signs" in text for text in texts(page)) is says
 
 
 def test_figures_that_a_filter_leaves_out_say_so(small: Settings, draw: Draw) -> None:

@@ -22,9 +22,36 @@ PodOwners = Mapping[tuple[str, str, str], Owner]
 WORKLOADS = 2
 """Application XIDs under this many workloads within a day make the GPU suspect."""
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+NEAR = timedelta(minutes=10)
 GONE_AFTER = timedelta(minutes=5)
 LEAST_PEERS = 4
 """With fewer devices the median is no reference for one device."""
+
+
+def find_failed_holders(
+    xids: Iterable[XidChange], ended: Iterable[Signal], owners: PodOwners
+) -> list[XidChange]:
+    """Return the XIDs; one that no pod holds is of the pod before it, if that one failed then.
+
+    Without a failure the pod ended by itself: what its GPU shows afterwards is none of it. `ended`
+    are the signals of processes.
+    """
+    times: dict[tuple[str, Owner, str], list[datetime]] = defaultdict(list)
+    for signal in ended:
+        if signal.name == "process_failed" and signal.owner is not None:
+            times[signal.cluster, signal.owner, signal.pod].append(signal.at)
+
+    def has_failed(xid: XidChange) -> bool:
+        owner = owners.get((xid.cluster, xid.last_namespace, xid.last_pod))
+        failures = times.get((xid.cluster, owner, xid.last_pod), ()) if owner else ()
+        return any(abs(at - xid.at) <= NEAR for at in failures)
+
+    return [
+        msgspec.structs.replace(xid, namespace=xid.last_namespace, pod=xid.last_pod)
+        if not xid.pod and has_failed(xid)
+        else xid
+        for xid in xids
+    ]
 
 
 def list_xid_signals(xids: Sequence[XidChange], owners: PodOwners) -> Iterator[Signal]:

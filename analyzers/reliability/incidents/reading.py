@@ -19,6 +19,7 @@ from analyzers.reliability.failures import Failure, find_failures, sort_signs
 from analyzers.reliability.incidents import rows as incident_rows
 from analyzers.reliability.incidents.device_signals import (
     PodOwners,
+    find_failed_holders,
     list_counter_signals,
     list_gone_signals,
     list_heat_signals,
@@ -102,11 +103,13 @@ def _list_signals(
     hot = incident_rows.read_hot_stretches(
         views, bounds, compute_mask(), heat=compute_mask("heat"), power=compute_mask("power")
     )
+    ended = [*list_process_signals(incident_rows.read_ended_processes(views, bounds))]
+    xids = find_failed_holders(incident_rows.read_xid_changes(views, bounds), ended, owners)
     signals = [
-        *list_xid_signals(incident_rows.read_xid_changes(views, bounds), owners),
+        *list_xid_signals(xids, owners),
         *list_counter_signals(incident_rows.read_counter_growth(views, bounds), owners),
         *list_heat_signals(hot, settings.slow_ratio),
-        *list_process_signals(incident_rows.read_ended_processes(views, bounds)),
+        *ended,
         *list_event_signals(events, owners, zones),
         *list_stall_signals(stalls),
     ]

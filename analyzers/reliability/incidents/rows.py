@@ -28,6 +28,9 @@ class XidChange(Row, frozen=True):
     pod: str
     code: int
     older: bool
+    last_namespace: str = ""
+    last_pod: str = ""
+    """The pod that held the device in this sample or in the ten minutes before."""
 
 
 class CounterGrowth(Row, frozen=True):

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.reliability.incidents.device_signals import list_counter_signals, list_xid_signals
+from analyzers.reliability.incidents.device_signals import (
+    find_failed_holders,
+    list_counter_signals,
+    list_xid_signals,
+)
 from analyzers.reliability.incidents.fusion import fuse_signals
 from analyzers.reliability.incidents.judge import judge, judge_signals, rank_causes
 from analyzers.reliability.incidents.process_signals import (
@@ -20,6 +24,7 @@ from analyzers.reliability.incidents.rows import (
     IncidentEvent,
     XidChange,
     read_counter_growth,
+    read_xid_changes,
 )
 from analyzers.reliability.incidents.tables import (
     Contradiction,
@@ -192,6 +197,43 @@ def test_all_workloads_of_a_node_that_goes_away_are_one_incident() -> None:
         {"node_not_ready", "pods_lost", "process_failed"},
         {"oom_killed"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "failed", "holder"),
+    [
+        (2, 1, "a-0"),  # the scrape comes a minute after the pod's end
+        (10, 1, "a-0"),
+        (11, 1, ""),  # the pod's last sample is eleven minutes old
+        (2, 12.1, ""),  # it fails more than ten minutes after the XID
+        (2, None, ""),  # it ended by itself
+        (0, 1, "a-0"),  # it still holds the GPU
+        (0, None, "a-0"),
+    ],
+)
+def test_an_xid_that_is_scraped_after_its_pod_failed_is_of_that_pod(
+    shown: float, failed: float | None, holder: str
+) -> None:
+    views = Memory()
+    base = {"cluster": "c", "device": "GPU-0", "node": "n", "interval_s": 60.0}
+    held = {**base, "namespace": "ml", "pod": "a-0"}
+    views.rows("sample", [
+        {**held, "ts": AT - timedelta(minutes=1), "xid": 0},
+        {**held, "ts": AT, "xid": 0 if shown else 79},
+    ])  # fmt: skip
+    if shown:
+        views.rows("sample", [{**base, "ts": AT + timedelta(minutes=shown), "xid": 79}])
+    bounds = {"since": AT - timedelta(hours=1), "until": AT + timedelta(hours=1)}
+    xids = read_xid_changes(views, bounds)
+    views.engine.close()
+    owner = OWNERS["c", "ml", "a-0"]
+    ended = [] if failed is None else [signal("process_failed", failed, owner=owner, pod="a-0")]
+    listed = [*list_xid_signals(find_failed_holders(xids, ended, OWNERS), OWNERS)]
+    assert [(s.name, s.pod, s.owner) for s in listed] == [
+        ("xid_off_bus", holder, owner if holder else None)
+    ]
+    if failed == 1:
+        assert len(groups(*listed, *ended)) == (1 if holder else 2)
 
 
 def test_progress_alone_is_no_incident() -> None:
