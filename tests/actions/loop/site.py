@@ -509,3 +509,19 @@ def bare(obj: Object) -> Object:
         out["metadata"].pop("annotations", None)
     out.pop("status", None)
     return out
+
+
+def delete_deployment(site: Site) -> None:
+    """Delete the deployment as its owner would."""
+    site.store.delete("Deployment", "web", SPACE)
+    site.settle()
+
+
+def freeze_by_file(site: Site) -> None:
+    """Freeze by the kill switch that is a file."""
+    (site.folder / "FREEZE").write_text("stop")
+
+
+def report_incident(site: Site) -> None:
+    """Let the breaker see an incident."""
+    site.evidence.why = "34 % of the devices turned idle within 15m"
