@@ -98,7 +98,10 @@ class SuspensionJudge:
         text = suspension.policy.get("text") or {}
         if text.get("on_pressure") or (text.get("match") or {}).get("over_quota"):
             return "it made room for others, and nobody waits any more"
-        raise _HeldError("it was idle: only its owner knows whether it has work again")
+        raise _HeldError(
+            "it was idle: only its owner knows whether it has work again, and resumes it "
+            f"(`fallow undo {suspension.action.id}`, or Resume on the page Mine)"
+        )
 
     def _find_incident_end(self, suspension: Suspension, start: datetime) -> str:
         cluster, namespace, kind, name = suspension.key

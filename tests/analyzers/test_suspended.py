@@ -210,6 +210,14 @@ def test_what_contradicts_the_journal_or_only_its_owner_knows_holds(
     assert len(ended.find()) == 1
 
 
+def test_a_hold_that_only_its_owner_ends_names_the_command(ended: SuspendedFleet) -> None:
+    action = ended.stop(have_been_idle)
+    assert ended.hold() == (
+        "it was idle: only its owner knows whether it has work again, and resumes it "
+        f"(`fallow undo {action}`, or Resume on the page Mine)"
+    )
+
+
 def wait(fleet: SuspendedFleet) -> None:
     fleet.waits("other", 1)
 
