@@ -33,6 +33,7 @@ from warehouse import schema, tiers
 from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE
 from warehouse.cold_storage import open_store
 from warehouse.data_files import is_data_file
+from warehouse.stages.files import correct_partitions
 from warehouse.stages.lease import is_stage_running
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
@@ -165,6 +166,7 @@ def compact_warehouse(
             early_expired, early_removed = _remove_early(warehouse, on_step)
             expired, removed = expired + early_expired, removed + early_removed
     _flush_inlined(warehouse, on_step)
+    correct_partitions(warehouse)
     merged = rewritten = written = 0
     for table, holed, _ in _find_crowded(warehouse):
         if holed:

@@ -34,6 +34,7 @@ from warehouse.sorted_samples import (
     group_by_owner,
     list_later,
     sort_by_time,
+    sort_distinct,
     take_rows,
     take_texts,
 )
@@ -122,7 +123,7 @@ def reduce_samples(
 
 def _list_buckets(samples: SortedSamples, first: datetime, last: datetime) -> Buckets:
     later = list_later(samples)
-    keys = np.union1d(samples.groups.keys, later.groups.keys)
+    keys = sort_distinct(np.concatenate([samples.groups.keys, later.groups.keys]))
     bucket = samples.owners.split(keys)[1]
     start, end = (int((m - _EPOCH).total_seconds() // BUCKET_S) for m in (first, last))
     keys = keys[(bucket >= start) & (bucket < end)]

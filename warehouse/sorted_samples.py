@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BUCKET_US = 300_000_000
+MOST_RANKS = 2**16
+"""Devices whose ranks have 16 bits."""
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -86,10 +88,16 @@ def sort_by_time(
 
     `energy_mj` is no more the counter, but its increase up to each sample (`_measure_energy`).
     """
-    columns = _read_columns(batches)
-    if not columns:
+    parts = _gather_columns(batches)
+    if not parts:
         return {}
-    columns = _sort(columns, _order_by_time(columns), pool)
+    columns = {name: read_column(pa.chunked_array(parts.pop(name))) for name in ("at_us", "device")}
+    order = _order_by_time(columns)
+    names = list(parts)
+    # Each column is put together and sorted by one thread, and its parts are let go.
+    read = pool.map(lambda n: take_rows(read_column(pa.chunked_array(parts.pop(n))), order), names)
+    columns = {name: take_rows(column, order) for name, column in columns.items()}
+    columns.update(zip(names, read, strict=True))
     columns["energy_mj"] = _measure_energy(columns)
     return columns
 
@@ -113,6 +121,16 @@ def list_later(samples: SortedSamples) -> LaterSamples:
     )
 
 
+def sort_distinct(keys: Ints) -> Ints:
+    """Return the distinct keys in order; NumPy's `unique` would hash them, which is slower."""
+    if (keys[1:] > keys[:-1]).all():
+        return keys
+    ordered = np.sort(keys)
+    changes = np.ones(len(ordered), np.bool_)
+    changes[1:] = ordered[1:] != ordered[:-1]
+    return ordered[changes]
+
+
 def find_groups(keys: Ints, groups: Groups) -> Ints:
     """Return which group has each key; -1 where none has it."""
     if not len(groups.keys):
@@ -129,13 +147,13 @@ def take_rows(column: SampleColumn, rows: Ints) -> SampleColumn:
     return SampleColumn(column.values[rows], valid, column.texts)
 
 
-def _read_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, SampleColumn]:
+def _gather_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, list[pa.Array]]:
     parts: dict[str, list[pa.Array]] = {}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             is_text = pa.types.is_string(column.type)
             parts.setdefault(name, []).append(column.dictionary_encode() if is_text else column)
-    return {name: read_column(pa.chunked_array(parts.pop(name))) for name in list(parts)}
+    return parts
 
 
 def read_column(column: pa.ChunkedArray) -> SampleColumn:
@@ -163,8 +181,12 @@ def read_column(column: pa.ChunkedArray) -> SampleColumn:
 
 def _order_by_time(columns: Mapping[str, SampleColumn]) -> Ints:
     at, device = columns["at_us"].values, columns["device"].values
+    # The stable sort is a radix sort of 16 bits, and of more bits it merges what is sorted.
+    if device.max() < MOST_RANKS and (at[1:] >= at[:-1]).all():
+        return np.argsort(device.astype(np.uint16), kind="stable")
     began = at.min()
-    return np.argsort(device.astype(np.int64) * (int(at.max() - began) + 1) + (at - began))
+    key = device.astype(np.int64) * (int(at.max() - began) + 1) + (at - began)
+    return np.argsort(key, kind="stable")
 
 
 def _sort(
@@ -212,7 +234,7 @@ def group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -
     places = device[starts].astype(np.int64) * owners.buckets + (bucket[starts] - first)
     keys = places * len(names) + owner
     numbers = np.cumsum(changes) - 1
-    if len(np.unique(keys)) < len(keys):  # owners that take turns within a bucket
+    if len(sort_distinct(keys)) < len(keys):  # owners that take turns within a bucket
         sample_keys = keys[numbers]
         order = np.argsort(sample_keys, kind="stable")
         columns = _sort(columns, order, pool)

@@ -16,7 +16,7 @@ from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
 from tests.warehouse.stage_tasks import find_window
-from warehouse import maintenance, signals
+from warehouse import maintenance, rollup, signals
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
@@ -24,6 +24,7 @@ from warehouse.rollup import list_due, roll_up
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.slices import StageError
 from warehouse.stages import ledger_stage, rollup_stage
+from warehouse.stages.files import StageFile
 from warehouse.stages.lease import PREFIX, hold_stage, is_stage_running
 from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import plan_slices, roll_up_stage
@@ -155,10 +156,23 @@ def test_slices_of_hours_and_devices_store_what_one_process_stores(
     assert roll_up_stage(wh, runner) == 0, "nothing is left to do"
 
 
-def test_registered_files_are_compacted_by_day_and_replaced_as_others(
-    wh: Warehouse, whole: tuple[dict[str, pl.DataFrame], object]
-) -> None:
+def roll_up_to_files(wh: Warehouse) -> None:
+    """Roll up in this process as with many rows, which it writes to files itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollup, "FILE_ROWS", 1)
+        roll_up(wh)
+
+
+def roll_up_in_slices(wh: Warehouse) -> None:
     roll_up_stage(wh, InProcess())
+
+
+@pytest.mark.parametrize("roll", [roll_up_in_slices, roll_up_to_files])
+def test_registered_files_are_compacted_by_day_and_replaced_as_others(
+    wh: Warehouse, whole: tuple[dict[str, pl.DataFrame], object], roll: Callable[[Warehouse], None]
+) -> None:
+    roll(wh)
+    assert_equal(whole[0], read_rolled(wh))
     by_day = "SELECT count(*) AS n FROM rollup_5m WHERE bucket >= $a AND bucket < $b"
     midnight, length = datetime(2026, 11, 20), timedelta(days=1)  # noqa: DTZ001
     days = [
@@ -182,6 +196,28 @@ def test_registered_files_are_compacted_by_day_and_replaced_as_others(
     day = Window(datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 21, tzinfo=UTC))
     roll_up(wh, day)  # replaces rows of registered files
     assert_equal(whole[0], read_rolled(wh))
+
+
+def list_data_files(wh: Warehouse) -> set[Path]:
+    return set(Path(wh.place.data).rglob("*.parquet"))
+
+
+def test_files_of_a_roll_up_that_fails_are_removed(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = list_data_files(wh)
+    written: list[StageFile] = []
+
+    def refuse(_: object, files: Sequence[StageFile]) -> int:
+        written.extend(files)
+        raise TemporaryError("the catalog is not reachable")
+
+    monkeypatch.setattr(rollup, "add_files", refuse)
+    with pytest.raises(TemporaryError):
+        roll_up_to_files(wh)
+    assert {file.table for file in written} == {"rollup_5m"}
+    assert list_data_files(wh) == before
+    assert read_marks(wh)[0] > 0, "the buckets are still due"
 
 
 def test_samples_that_come_after_the_snapshot_are_not_lost(wh: Warehouse, tmp_path: Path) -> None:

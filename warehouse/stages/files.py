@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from warehouse.catalog import CatalogLocation, quote_literal
 from warehouse.data_files import sync_file
@@ -20,6 +24,8 @@ from warehouse.storage import get_storage
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
+ROW_GROUP = 122_880
+"""Rows of a row group, as the engine writes them."""
 _VALUES = "__ducklake_metadata_lake.ducklake_file_partition_value"
 
 
@@ -54,6 +60,57 @@ def write_rows(
         cursor.execute("DROP TABLE temp.stage_row")
 
 
+def write_sorted(
+    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
+) -> list[StageFile]:
+    """Write rows as files of a table, one per partition; they lie in the table's order already.
+
+    Arrow writes a local file in a third of the engine's time: it sorts nothing again, and makes
+    dictionaries of texts only. When this returns, local files are safe on disk.
+    """
+    if place.remote:
+        cursor.register("sorted_row", rows)
+        files = write_rows(cursor, place, table, "FROM sorted_row", {})
+        cursor.unregister("sorted_row")
+        return files
+    texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+    files = []
+    for keys, part in _split_partitions(table, rows):
+        path = _name_file(cursor, place, table, keys)
+        # Opened here: an error of the disk keeps its number.
+        with Path(path).open("wb") as target:
+            pq.write_table(
+                part,
+                target,
+                row_group_size=ROW_GROUP,
+                use_dictionary=texts,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+            )
+        files.append(StageFile(table, path, part.num_rows, _sync_written(path)))
+    return files
+
+
+def _split_partitions(table: str, rows: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
+    """Yield the units of each partition and its rows."""
+    units = [unit.partition("(")[0] for unit in get_storage(table).partition]
+    if not rows.num_rows:
+        return
+    if not units:
+        yield {}, rows
+        return
+    times = rows.column(str(get_storage(table).time_column))
+    values = pa.table({unit: getattr(pc, unit)(times) for unit in units})
+    partitions = values.group_by(units, use_threads=False).aggregate([]).to_pylist()
+    if len(partitions) == 1:
+        yield partitions[0], rows
+        return
+    for keys in partitions:
+        here = reduce(pc.and_, (pc.equal(values[unit], value) for unit, value in keys.items()))
+        yield keys, rows.filter(here)
+
+
 def register_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> int:
     """Add files to the lake's tables, in the cursor's transaction; return how many rows they have.
 
@@ -61,6 +118,11 @@ def register_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]
         StageError: a file is gone, or has another size: nothing of the stage may be committed.
     """
     _check_files(cursor, files)
+    return add_files(cursor, files)
+
+
+def add_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> int:
+    """Add files that this process has just written; see `register_files`."""
     for table in dict.fromkeys(file.table for file in files):
         paths = ", ".join(quote_literal(file.path) for file in files if file.table == table)
         cursor.execute(
@@ -116,12 +178,7 @@ def _write_partition(
     table: str,
     keys: Mapping[str, tuple[str, int]],
 ) -> StageFile:
-    folders = "".join(f"{name}={value}/" for name, (_, value) in keys.items())
-    folder = f"{place.data}main/{table}/{folders}"
-    name = cursor.execute("SELECT 'ducklake-' || uuidv7() || '.parquet'").fetchone()
-    path = f"{folder}{name[0] if name else ''}"
-    if not place.remote:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    path = _name_file(cursor, place, table, {name: value for name, (_, value) in keys.items()})
     where = " AND ".join(f"{unit} = {value}" for unit, value in keys.values()) or "true"
     sort = ", ".join(f'"{column}"' for column in get_storage(table).sort) or "ALL"
     written = cursor.execute(
@@ -129,11 +186,29 @@ def _write_partition(
         " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2, RETURN_STATS)"
     ).fetchone()
     if not place.remote:
-        sync_file(path)
-        sync_file(folder)
+        _sync_written(path)
     if written is None:
         raise StageError(f"the engine wrote no file for {table}", hint="try again")
     return StageFile(table, path, int(written[1]), int(written[2]))
+
+
+def _name_file(
+    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, keys: Mapping[str, int]
+) -> str:
+    """Return the path of a new file in its partition's folder, which is made where it is local."""
+    folders = "".join(f"{name}={value}/" for name, value in keys.items())
+    folder = f"{place.data}main/{table}/{folders}"
+    name = cursor.execute("SELECT 'ducklake-' || uuidv7() || '.parquet'").fetchone()
+    if not place.remote:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return f"{folder}{name[0] if name else ''}"
+
+
+def _sync_written(path: str) -> int:
+    """Flush a new local file and its folder to the disk; return the file's bytes."""
+    sync_file(path)
+    sync_file(str(Path(path).parent))
+    return Path(path).stat().st_size
 
 
 def _check_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> None:

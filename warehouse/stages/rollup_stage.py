@@ -42,7 +42,7 @@ from warehouse.stages.files import (
     cut_days,
     register_files,
     remove_files,
-    write_rows,
+    write_sorted,
 )
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
@@ -136,11 +136,9 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
         )
         cursor.register("model", read_model_facts(models))
         rolled = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
-        cursor.register("new_5m", rolled.rows)
-        place = warehouse.place
-        files = write_rows(cursor, place, "rollup_5m", "FROM new_5m", {})
-        cursor.register("new_1h", reduce_hours(rolled.rows, count_threads(cursor)))
-        files += write_rows(cursor, place, "rollup_1h", "FROM new_1h", {})
+        files = write_sorted(cursor, warehouse.place, "rollup_5m", rolled.rows)
+        hours = reduce_hours(rolled.rows, count_threads(cursor))
+        files += write_sorted(cursor, warehouse.place, "rollup_1h", hours)
         return RollupOutput(tuple(files), describe_devices(cursor, rolled.devices))
 
 
