@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.text import format_share
+from dashboards.text import count, format_share
 from fallow.window import Window, format_duration
 from warehouse.audits import format_banner
 
@@ -246,7 +246,8 @@ def _render_banner(story: Story) -> list[str]:
 def _head(story: Story) -> list[str]:
     start, end = story.window.start, story.window.end
     length = format_duration(story.window.seconds)
-    size = f"{story.gpus:,.6g} GPUs on {story.nodes} nodes"
+    several = "" if story.gpus == 1 else "s"
+    size = f"{story.gpus:,.6g} GPU{several} on {count(story.nodes, 'node')}"
     return [
         f"Fallow: cluster {story.cluster}",
         f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",

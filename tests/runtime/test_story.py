@@ -79,6 +79,11 @@ STORY = Story(
 )
 
 
+def test_one_gpu_on_one_node_is_written_in_the_singular() -> None:
+    alone = msgspec.structs.replace(STORY, gpus=1, nodes=1)
+    assert "(7d), 1 GPU on 1 node\n" in render_terminal(alone)
+
+
 def test_the_terminal_story_says_everything_with_units() -> None:
     text = render_terminal(STORY)
     for needed in (
