@@ -1,8 +1,9 @@
-"""Store incidents as pages and reports show them: the table `incident`."""
+"""Store incidents as pages and reports show them, and read their evidence: the table `incident`."""
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import pyarrow as pa
 
 from fallow.protocols import Views
@@ -16,8 +17,36 @@ CONTINUED = timedelta(hours=1)
 """A stored incident may go on this long after its last sign: the signs of one device do."""
 LONGEST = timedelta(hours=24)
 """Of an incident whose first sign is older before a window, that sign is not read again."""
+BEFORE_HANG = timedelta(hours=1)
+"""The cause of a hang may have shown its last sign this long before the hang."""
 FIRST_SIGN = 'SELECT min(start) AS at FROM incident WHERE start >= $earliest AND "end" >= $edge'
 REPLACED = 'start >= $earliest AND start < $until AND "end" >= $edge OR list_contains($ids, id)'
+
+
+class IncidentSign(msgspec.Struct, frozen=True):
+    """One piece of evidence, as `incident.evidence` and `fallow.incidents/v1` have it.
+
+    `at`: when it happened. `known_at`: when telemetry showed it. `of_cause`: it names the place of
+    the cause.
+    """
+
+    signal: str
+    at: datetime
+    known_at: datetime | None
+    text: str
+    source: str
+    node: str | None = None
+    device: str | None = None
+    pod: str | None = None
+    of_cause: bool = False
+
+
+def list_cause_places(evidence: str | None, place: Literal["node", "device"]) -> tuple[str, ...]:
+    """Return the nodes or devices that signs of the cause name, not those of all ranks."""
+    signs = msgspec.json.decode(evidence or "[]")
+    return tuple(
+        sorted({sign[place] for sign in signs if sign.get("of_cause") and sign.get(place)})
+    )
 
 
 def extend_to_first_signs(views: Views, window: Window) -> Window:

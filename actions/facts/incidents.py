@@ -1,7 +1,7 @@
 """Read what stored incidents say of jobs that hang: the cause, the one step, the nodes to leave."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 
 import msgspec
@@ -12,11 +12,10 @@ from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
+from warehouse.incidents import BEFORE_HANG, list_cause_places
 from warehouse.placement.fleet_state import PodRecord, WorkloadAllocation
 from warehouse.placement.pending_queue import PendingWorkloads
 
-BEFORE = timedelta(hours=1)
-"""The cause of a hang may have shown its last sign this long before the hang."""
 HOLD = "hold"
 
 
@@ -39,8 +38,7 @@ class StoredIncident(Row, frozen=True):
     @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that signals of the cause name, not those of all ranks."""
-        signals = msgspec.json.decode(self.evidence or "[]")
-        return tuple(sorted({s["node"] for s in signals if s.get("of_cause") and s.get("node")}))
+        return list_cause_places(self.evidence, "node")
 
 
 class JobIncidents:
@@ -52,7 +50,7 @@ class JobIncidents:
         self._pending = pending
         self._rows: list[StoredIncident] = []
         if findings:
-            since = min(finding.window.start for finding in findings) - BEFORE
+            since = min(finding.window.start for finding in findings) - BEFORE_HANG
             bounds = Window(since, now).bounds()
             self._rows = decode_rows(views.query(_load_sql(), bounds), StoredIncident)
 
@@ -68,7 +66,7 @@ class JobIncidents:
         """
         subject = finding.subject
         name = f"{subject.namespace}/{subject.workload_kind}/{subject.workload}"
-        begin = finding.window.start.replace(tzinfo=None) - BEFORE
+        begin = finding.window.start.replace(tzinfo=None) - BEFORE_HANG
         mine = [
             row
             for row in self._rows

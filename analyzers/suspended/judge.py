@@ -5,7 +5,7 @@ Whatever is not known, or contradicts the journal, holds.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 
 import msgspec
@@ -13,14 +13,13 @@ import msgspec
 from analyzers.suspended.rows import read_ends, read_incident_steps
 from analyzers.suspended.sick_nodes import SickNodes
 from fallow.protocols import Views
+from warehouse.incidents import BEFORE_HANG
 from warehouse.placement.fleet_state import PodRecord, to_micros
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.suspensions import Suspension, read_last_pods
 
 STALLED = "stalled_job"
 """Kind of the findings of jobs that hang: what ends their reason depends on their incident."""
-BEFORE = timedelta(hours=1)
-"""The cause of a hang may have shown its last sign this long before the hang."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -105,7 +104,7 @@ class SuspensionJudge:
 
     def _find_incident_end(self, suspension: Suspension, start: datetime) -> str:
         cluster, namespace, kind, name = suspension.key
-        since = start - BEFORE
+        since = start - BEFORE_HANG
         incidents = read_incident_steps(
             self._views, cluster, f"{namespace}/{kind}/{name}", since, self._now
         )

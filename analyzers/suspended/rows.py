@@ -4,11 +4,10 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cache
 
-import msgspec
-
 from fallow.protocols import Views
 from fallow.resources import read_table, read_text
 from fallow.rows import Row, decode_rows
+from warehouse.incidents import list_cause_places
 
 
 class IncidentStep(Row, frozen=True):
@@ -23,16 +22,12 @@ class IncidentStep(Row, frozen=True):
     @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that signals of the cause name."""
-        return self._list_named("node")
+        return list_cause_places(self.evidence, "node")
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Return the devices that signals of the cause name."""
-        return self._list_named("device")
-
-    def _list_named(self, field: str) -> tuple[str, ...]:
-        signals = msgspec.json.decode(self.evidence or "[]")
-        return tuple(sorted({s[field] for s in signals if s.get("of_cause") and s.get(field)}))
+        return list_cause_places(self.evidence, "device")
 
 
 class NodeGpu(Row, frozen=True):

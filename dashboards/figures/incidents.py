@@ -12,6 +12,7 @@ import pyarrow as pa
 from dashboards.figures.query import Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.incidents import IncidentSign
 from warehouse.steps import POD_OWNERS
 
 AROUND = timedelta(hours=1)
@@ -19,19 +20,6 @@ AROUND = timedelta(hours=1)
 LONGEST = timedelta(hours=24)
 MOST_EVENTS = 300
 FIVE_MINUTES = timedelta(minutes=5)
-
-
-class Sign(msgspec.Struct, frozen=True):
-    """One piece of evidence: when it happened (UTC), what it is, and of what."""
-
-    at: datetime
-    signal: str
-    text: str
-    source: str
-    node: str | None = None
-    device: str | None = None
-    pod: str | None = None
-    known_at: datetime | None = None
 
 
 class IncidentDetail(msgspec.Struct, frozen=True):
@@ -53,7 +41,7 @@ class IncidentDetail(msgspec.Struct, frozen=True):
     usd: Decimal | None
     lost_gpu_hours: float | None
     recovery_gpu_hours: float | None
-    signs: tuple[Sign, ...]
+    signs: tuple[IncidentSign, ...]
 
     @property
     def window(self) -> Window:
@@ -73,7 +61,7 @@ def decode_incident(row: Mapping[str, Any]) -> IncidentDetail:
         | {
             "start": start,
             "end": row["end"].replace(tzinfo=UTC) if row["end"] else start,
-            "signs": msgspec.json.decode(row["evidence"], type=tuple[Sign, ...]),
+            "signs": msgspec.json.decode(row["evidence"], type=tuple[IncidentSign, ...]),
         }
     )
 

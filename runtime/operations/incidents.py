@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from analyzers.reliability.incidents.reading import read_incidents
-from analyzers.reliability.incidents.records import Incident, Signal
+from analyzers.reliability.incidents.records import Incident
 from analyzers.reliability.incidents.recovery import (
     DIMENSIONS,
     Dimension,
@@ -28,7 +28,7 @@ from fallow.tables import get_schema
 from fallow.window import Window
 from runtime.operations import windows
 from runtime.operations.analyzer_runs import load_analyzers
-from warehouse.incidents import CONTINUED, extend_to_first_signs, write_incidents
+from warehouse.incidents import CONTINUED, IncidentSign, extend_to_first_signs, write_incidents
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -317,26 +317,23 @@ def _list_workloads(incident: Incident) -> list[str]:
     return [f"{kind}/{namespace}/{name}" for _, namespace, kind, name in incident.owners]
 
 
-def _describe_evidence(incident: Incident) -> list[dict[str, Any]]:
-    """Return the signals of an incident; those `of_cause` name the place of its cause."""
+def _describe_evidence(incident: Incident) -> list[IncidentSign]:
+    """Return the signals of an incident as signs; those `of_cause` name the place of its cause."""
     leading = list_leading_signals(incident.verdict.cause)
     return [
-        {**_describe_signal(signal), "of_cause": signal.name in leading}
+        IncidentSign(
+            signal=signal.name,
+            at=_set_zone(signal.at),
+            known_at=_set_zone(signal.known_at),
+            text=signal.text,
+            source=signal.source,
+            node=signal.node or None,
+            device=signal.device or None,
+            pod=signal.pod or None,
+            of_cause=signal.name in leading,
+        )
         for signal in incident.signals
     ]
-
-
-def _describe_signal(signal: Signal) -> dict[str, Any]:
-    return {
-        "signal": signal.name,
-        "at": _set_zone(signal.at),
-        "known_at": _set_zone(signal.known_at),
-        "text": signal.text,
-        "source": signal.source,
-        "node": signal.node or None,
-        "device": signal.device or None,
-        "pod": signal.pod or None,
-    }
 
 
 def _set_zone(at: datetime) -> datetime:

@@ -25,6 +25,7 @@ from tests.cli.test_incidents_command import StoredRows
 from tests.dashboards.drawing import Draw, texts
 from warehouse.allocation import write_allocations
 from warehouse.coverage import WindowCoverage
+from warehouse.incidents import IncidentSign
 from warehouse.lake import Warehouse
 from warehouse.ledger import write_ledger
 from warehouse.rollup import roll_up
@@ -152,7 +153,7 @@ def test_a_cause_has_the_sum_of_its_known_costs(stored: Warehouse) -> None:
 def test_new_errors_are_the_rises_of_a_counter_and_what_was_not_sampled_is_unknown(
     stored: Warehouse,
 ) -> None:
-    sign = incidents.Sign(LATER, "nvlink", "errors", "sample")
+    sign = IncidentSign("nvlink", LATER, None, "errors", "sample")
     incident = incidents.IncidentDetail(
         "i", "links", LATER, LATER, "nvlink", "hold", "why", (), (), ("G",), 1.0, None, None, None,
         (sign,),
