@@ -105,7 +105,10 @@ def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) ->
     assert did["oracle_gpu_hours"] > 0
     share = did["released_gpu_hours"] / did["oracle_gpu_hours"]
     assert did["released_share"] == pytest.approx(share, abs=1e-4)
-    parts = did["by_category"].values()
+    by_category = did["by_category"]
+    order = sorted(by_category, key=lambda name: (-by_category[name]["oracle_gpu_hours"], name))
+    assert list(by_category) == order
+    parts = by_category.values()
     for name in ("oracle_gpu_hours", "released_gpu_hours"):
         assert sum(part[name] for part in parts) == pytest.approx(did[name], abs=0.01)
     # The books know only rows; the truth knows when each workload would have come back.

@@ -238,7 +238,7 @@ def _compute_share_by_category(
     best: Sequence[Release],
     turns: Sequence[ActorTurn],
 ) -> dict[str, CategoryShare]:
-    """Return each category's share, sorted by what the oracle releases."""
+    """Return each category's share, by what the oracle releases, then by name."""
     roles = world.cast.roles
     own_stops = defaultdict(list)
     for stop in right:
@@ -247,7 +247,7 @@ def _compute_share_by_category(
     for release in best:
         oracle_releases[release.category].append(release)
     shares = {}
-    for category in {*own_stops, *oracle_releases}:
+    for category in sorted({*own_stops, *oracle_releases}):
         stopped = {s.key for s in own_stops[category]}
         missed = {r.key for r in oracle_releases[category]} - stopped
         ruled_keys = {ruled.key for turn in turns for ruled in turn.rulings} & missed
