@@ -4,7 +4,8 @@
          └───► contradictions.csv ───► unknown, hold
 
 A cause counts from `LEAST` on, and only if it leads every cause with another step by `LEAD`. A
-symptom (a hang, a timeout of a collective) is the cause only where nothing else explains it.
+symptom (a hang, a timeout of a collective) is the cause only where nothing else explains it. An
+error of the application explains the timeout of the ranks that wait for it, but no hang.
 """
 
 from collections import defaultdict
@@ -101,17 +102,16 @@ def rank_causes(names: Collection[str]) -> tuple[RankedCause, ...]:
 
 def _choose(causes: tuple[RankedCause, ...]) -> tuple[RankedCause | None, str]:
     """Return the cause, or the reason why there is none."""
-    symptoms = {row.cause for row in read_cause_signals() if row.symptom}
+    depths = {row.cause: row.symptom for row in read_cause_signals()}
     enough = [c for c in causes if c.weight >= LEAST]
     if not enough:
         return None, "no cause has enough evidence"
-    causal = [c for c in enough if c.cause not in symptoms]
-    candidates = causal or enough
-    best = candidates[0]
+    depth = min(depths[c.cause] for c in enough)
+    best = next(c for c in enough if depths[c.cause] == depth)
     rivals = [
         c
-        for c in (c for c in causes if c.cause not in symptoms or not causal)
-        if read_steps()[c.cause].step != read_steps()[best.cause].step
+        for c in causes
+        if depths[c.cause] <= depth and read_steps()[c.cause].step != read_steps()[best.cause].step
     ]
     if rivals and best.weight - rivals[0].weight < LEAD:
         return None, f"{best.cause} and {rivals[0].cause} are as probable"

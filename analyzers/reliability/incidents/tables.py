@@ -14,14 +14,18 @@ LEADING = 2
 
 
 class CauseSignal(Row, frozen=True, rename={"class_": "class"}):
-    """How much one signal speaks for one cause (`causes.csv`); a symptom has causes of its own."""
+    """How much one signal speaks for one cause (`causes.csv`).
+
+    `symptom`: it has causes of its own: 1 = all that are no symptoms, 2 = those and the symptoms of
+    1.
+    """
 
     cause: str
     class_: str
     signal: str
     weight: int
     source: str
-    symptom: bool = False
+    symptom: int = 0
 
 
 class StepRow(Row, frozen=True):

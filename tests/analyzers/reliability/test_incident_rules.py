@@ -246,6 +246,10 @@ def test_progress_alone_is_no_incident() -> None:
         (("xid_nvlink", "nvlink_crc_growth"), "nvlink", "reset the GPU"),
         (("nvlink_crc_growth", "nvlink_replay_growth"), "unknown", "hold"),
         (("ecc_growth", "remap_pending"), "gpu memory", "reset the GPU"),
+        # A reset does not mend it, with all evidence of errors that a reset mends.
+        (("remap_failed", "xid_memory", "xid_double_bit", "ecc_growth", "remap_growth",
+          "remap_pending", "message_cuda_ecc", "process_failed", "message_nccl_timeout"),
+         "gpu memory broken", "recycle the node"),
         (("pcie_replay_growth", "process_failed"), "unknown", "hold"),
         (("slow_clock", "power_braked"), "power brake", "restart elsewhere"),
         (("clocks_alike", "power_braked"), "power cap of the room", "hold"),
@@ -264,6 +268,18 @@ def test_progress_alone_is_no_incident() -> None:
         (("process_failed", "exit_memory_fault"), "unknown", "hold"),
         (("node_not_ready", "pods_lost", "ranks_lost"), "node lost", "recycle the node"),
         (("ranks_lost", "message_nccl_timeout"), "collective timeout",
+         "rerun from the checkpoint"),
+        # The ranks that wait for one that had an error of its own.
+        (("xid_application", "process_failed", "message_nccl_timeout"), "application error",
+         "restart in place"),
+        (("xid_contained", "process_failed", "message_nccl_timeout"), "contained memory error",
+         "restart in place"),
+        # A job that hangs may be restarted by a policy: two symptoms are no cause.
+        (("xid_application", "process_failed", "message_nccl_timeout", "stall_confirmed"),
+         "unknown", "hold"),
+        (("stall_confirmed", "message_nccl_timeout", "process_failed"), "hang",
+         "rerun from the checkpoint"),
+        (("xid_application", "message_nccl_timeout", "ranks_lost"), "collective timeout",
          "rerun from the checkpoint"),
     ],
 )  # fmt: skip
