@@ -1,5 +1,5 @@
--- One day of samples of every GPU, one a minute, with what its failures leave: XIDs and counters
--- that rise; a GPU that fell off the bus (class 0) and a node that is lost (3) are silent then.
+-- One day of samples of every GPU, one a minute, with what the failures of its jobs leave until the
+-- day ends. A GPU that is lost has no samples any more, and a node for three hours.
 INSERT INTO sample BY NAME
 WITH ticks AS (
     SELECT
@@ -12,25 +12,33 @@ WITH ticks AS (
         range($day, $day + INTERVAL 1 DAY, INTERVAL 1 MINUTE) AS t (ts) -- noqa: AL05
 ),
 
-sick AS (
+struck AS (
     SELECT
-        node,
-        slot,
-        min(failed_at) FILTER (WHERE class = 0) AS gone_at,
-        min(failed_at) FILTER (WHERE class = 1) AS ecc_at,
-        min(failed_at) FILTER (WHERE class = 2) AS link_at,
-        min(failed_at) FILTER (WHERE class = 4) AS xid_at
-    FROM failures
-    GROUP BY node, slot
-),
-
-lost AS (
-    SELECT
-        node,
-        min(failed_at) AS lost_at
-    FROM failures
-    WHERE class = 3
-    GROUP BY node
+        k.*,
+        k.node // $job_nodes AS place,
+        date_diff('day', TIMESTAMP '2026-10-01', k.ts) AS turn,
+        f.* EXCLUDE (kind, place, turn, node, slot),
+        coalesce(k.ts >= f.failed_at AND k.node = f.node AND k.slot = f.slot, false) AS is_sick,
+        coalesce(
+            (
+                f.phase = 'Failed' AND (k.node = f.node OR f.others = 'same')
+                AND k.ts >= f.failed_at + INTERVAL 1 MINUTE
+            )
+            OR (f.phase = 'Pending' AND k.node = f.node)
+            OR (f.others = 'watchdog' AND k.ts >= f.failed_at + INTERVAL 10 MINUTE),
+            false
+        ) AS is_free
+    FROM ticks AS k
+    LEFT JOIN failures AS f
+        ON
+            k.node // $job_nodes = f.place
+            AND date_diff('day', TIMESTAMP '2026-10-01', $day) = f.turn
+    WHERE
+        coalesce(
+            f.lost <> 'node' OR k.node <> f.node
+            OR k.ts NOT BETWEEN f.failed_at AND f.failed_at + INTERVAL 3 HOUR,
+            true
+        )
 )
 
 SELECT
@@ -40,32 +48,38 @@ SELECT
     'node-' || k.node AS node,
     'nvidia' AS vendor,
     'NVIDIA H100 80GB HBM3' AS model,
-    'team-' || (k.node // 8) % 40 AS namespace,
-    'train-' || k.node // 8 || '-' || date_diff('day', TIMESTAMP '2026-10-01', k.ts) || '-'
-    || k.node % 8 AS pod,
+    CASE WHEN NOT k.is_free THEN 'team-' || k.place % 40 END AS namespace,
+    CASE
+        WHEN NOT k.is_free
+            THEN 'train-' || k.place || '-' || k.turn || '-' || k.node % $job_nodes
+    END AS pod,
     60 AS interval_s,
     'exporters' AS source,
-    0.9 AS gr_engine_active,
-    0.7 AS sm_active,
-    0.3 AS tensor_active,
-    550 + hash(k.device, k.ts) % 60 AS power_w,
-    62 + hash(k.ts, k.device) % 5 AS temp_c,
-    1755 AS sm_clock_mhz,
-    CASE WHEN hash(k.device, epoch(k.ts)::BIGINT // 3600) % 40 = 0 THEN 4 ELSE 0 END
-        AS throttle_mask,
+    CASE WHEN k.is_free THEN 0 ELSE 0.9 END AS gr_engine_active,
+    CASE WHEN k.is_free THEN 0 ELSE 0.7 END AS sm_active,
+    CASE WHEN k.is_free THEN 0 ELSE 0.3 END AS tensor_active,
+    CASE WHEN k.is_free THEN 70 ELSE 550 END + hash(k.device, k.ts) % 60 AS power_w,
+    CASE WHEN k.is_free THEN 32 WHEN k.is_sick THEN coalesce(k.temp_c, 62) ELSE 62 END
+    + hash(k.ts, k.device) % 5 AS temp_c,
+    CASE WHEN k.is_sick THEN coalesce(k.sm_clock_mhz, 1755) ELSE 1755 END AS sm_clock_mhz,
     CASE
-        WHEN k.ts >= s.ecc_at THEN 48 WHEN k.ts >= s.link_at THEN 74 WHEN k.ts >= s.xid_at THEN 94
+        WHEN k.is_sick AND k.throttle_mask > 0 THEN k.throttle_mask
+        WHEN hash(k.device, epoch(k.ts)::BIGINT // 3600) % 40 = 0 THEN 4
         ELSE 0
-    END AS xid,
-    CASE WHEN k.ts >= s.ecc_at THEN 2 ELSE 0 END AS ecc_dbe,
-    CASE WHEN k.ts >= s.link_at THEN epoch(k.ts - s.link_at)::BIGINT ELSE 0 END AS nvlink_crc,
-    CASE WHEN k.ts >= s.link_at THEN epoch(k.ts - s.link_at)::BIGINT // 60 ELSE 0 END
-        AS nvlink_replay,
+    END AS throttle_mask,
+    CASE WHEN k.is_sick THEN k.xid ELSE 0 END AS xid,
+    CASE WHEN k.is_sick THEN k.ecc_dbe ELSE 0 END AS ecc_dbe,
+    CASE WHEN k.is_sick THEN k.remapped_uncorrectable ELSE 0 END AS remapped_uncorrectable,
+    CASE
+        WHEN k.is_sick
+            THEN k.nvlink_crc * least(1 + epoch(k.ts - k.failed_at)::BIGINT // 60, 10)
+        ELSE 0
+    END AS nvlink_crc,
+    0 AS nvlink_replay,
     0 AS pcie_replay,
-    0 AS row_remap_failure,
-    0 AS row_remap_pending
-FROM ticks AS k
-LEFT JOIN sick AS s ON k.node = s.node AND k.slot = s.slot
-LEFT JOIN lost AS l ON k.node = l.node
-WHERE (s.gone_at IS null OR k.ts < s.gone_at) AND (l.lost_at IS null OR k.ts < l.lost_at)
+    CASE WHEN k.is_sick THEN k.row_remap_failure ELSE 0 END AS row_remap_failure,
+    CASE WHEN k.is_sick THEN k.row_remap_pending ELSE 0 END AS row_remap_pending
+FROM struck AS k
+LEFT JOIN failures AS g ON k.node = g.node AND k.slot = g.slot AND g.lost = 'gpu'
+WHERE g.failed_at IS null OR k.ts < g.failed_at + INTERVAL 2 MINUTE
 ORDER BY k.device, k.ts
