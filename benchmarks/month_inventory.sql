@@ -58,7 +58,9 @@ SELECT
     md5('top' || node || '-' || slot || '-' || turn) AS workload_uid,
     'nvidia.com/gpu' AS gpu_resource,
     size AS gpu_request,
+    from_at AS created_at,
     from_at AS scheduled_at,
+    from_at + INTERVAL 1 MINUTE AS started_at,
     CASE WHEN to_at < TIMESTAMP '2026-10-01' + to_days($days::INTEGER) THEN to_at END
         AS finished_at,
     from_at AS first_seen,

@@ -14,7 +14,7 @@ from actions.policy.budgets import (
     get_remaining,
 )
 from actions.policy.model import Policy
-from fallow.action_models import Decision, Facts, Reason
+from fallow.action_models import Decision, Facts
 
 
 class BudgetTracker:
@@ -26,14 +26,8 @@ class BudgetTracker:
         usage: BudgetUsage,
         uses: Sequence[CountedAction],
         now: datetime,
-        concurrent: int | None = None,
     ) -> None:
-        """`concurrent`: the most acts in one evaluation, all complete by the next.
-
-        None = no limit.
-        """
         self._policy, self._now = policy, now
-        self._concurrent, self._count = concurrent, 0
         self._usage = msgspec.structs.replace(usage, uses=tuple(uses))
         self._exhausted: dict[str, tuple[BudgetBlock, ...]] = {}
 
@@ -42,10 +36,6 @@ class BudgetTracker:
 
         Return it as held if it does not fit.
         """
-        if self._concurrent is not None and self._count >= self._concurrent:
-            text = f"{self._count} actions are under way, concurrent is {self._concurrent}"
-            why = (Reason("concurrent", text),)
-            return msgspec.structs.replace(decision, ruling="hold", reasons=why, next_at=None)
         blocks = self._exhausted.get(facts.finding.subject.cluster) or self._find_blocks(facts)
         if blocks:
             times = [hold.until for hold in blocks if hold.until is not None]
@@ -57,7 +47,6 @@ class BudgetTracker:
             )
         uses = (*self._usage.uses, count_action(decision, self._now))
         self._usage = msgspec.structs.replace(self._usage, uses=uses)
-        self._count += 1
         return decision
 
     def _find_blocks(self, facts: Facts) -> tuple[BudgetBlock, ...]:

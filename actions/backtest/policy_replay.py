@@ -6,9 +6,9 @@ Owners behave as they did in fact: a stopped workload comes back at the time of 
 and the replay does not act on it before then.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from actions.policy.budgets import (
 )
 from actions.policy.model import Approvals, Policy
 from actions.recommend import recommend
-from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step
+from fallow.action_models import CaseHistory, Decision, Facts, Reason
 from fallow.models import Finding, Recommendation
 from fallow.protocols import PastFindings, Views
 from fallow.resources import read_text
@@ -51,60 +51,11 @@ from warehouse.placement.pending_queue import PendingWorkloads
 from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000
-PROMISED = frozenset({"notify", "act"})
 _EARLIER_STAGES = frozenset({"first-sight", "notice", "grace"})
 _FLEETING = frozenset(
     {"first-sight", "notice", "pressure", "benefit", "open", "frozen", "concurrent"}
 )
 """Gates that may open at the next evaluation although nothing about the case changes."""
-
-
-class PromisedStep(msgspec.Struct, frozen=True):
-    """A step that a back-test expects the service to take, and the evaluation at which it does."""
-
-    at: datetime
-    step: Step
-    subject: Subject
-    finding: str
-    depends: tuple[str, ...] = ()
-    """Gates that history cannot evaluate: the service takes the step only if they open."""
-    policy: str = ""
-
-    @property
-    def met(self) -> bool:
-        """Return whether history evaluates every gate; a gate without an answer is not met."""
-        return not self.depends
-
-
-class PolicyReplay(msgspec.Struct, frozen=True):
-    """A back-test, every step that it expects, and all decisions on the way to them."""
-
-    backtest: Backtest
-    promises: tuple[PromisedStep, ...]
-    decisions: tuple[Decision, ...]
-    """The decision of every case, at every evaluation at which anything about the case could
-    change."""
-
-
-class ReplayTurns(msgspec.Struct, frozen=True):
-    """Conditions of the service's evaluations besides their times, for a replay of exactly these.
-
-    An hourly back-test of a service that evaluates every minute knows none of them.
-    """
-
-    concurrent: int | None = None
-    """The maximum number of acts under way at once; each is complete by the next evaluation."""
-    incident: Callable[[datetime], str | None] = lambda _at: None
-    """Returns why telemetry as a whole is unreliable at an evaluation, which then takes no action.
-    """
-    lived: bool = False
-    """True: the policy acted in these rows. What it stopped is stopped in them, and an owner who
-    restored a workload made new pods of it. A policy that owners reverse more often than it
-    declares stops acting. False: the replay goes on and counts how often owners would have
-    reversed it."""
-
-
-ANY_TURNS = ReplayTurns()
 
 
 class _Surroundings(NamedTuple):
@@ -156,25 +107,6 @@ def replay_policy(  # noqa: PLR0917  (what it replays, over what, how)
     return _Replay(policy, past, views, window, turns, within).run(exact=exact)
 
 
-def replay(  # noqa: PLR0917  (what it replays, over what, how)
-    policy: Policy,
-    past: PastFindings,
-    views: Views,
-    window: Window,
-    turn_times: Sequence[datetime],
-    replay_turns: ReplayTurns,
-) -> PolicyReplay:
-    """Replay a policy; return its back-test and the steps that it expects at each evaluation.
-
-    A service that runs through the window at these same evaluations takes exactly these steps, if
-    every gate named in `depends` opens.
-    """
-    run_state = _Replay(policy, past, views, window, turn_times, None, replay_turns)
-    return PolicyReplay(
-        run_state.run(exact=False), tuple(run_state.promises), tuple(run_state.decisions)
-    )
-
-
 ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "keep", "fights", "pressure")
 """Gates that are evaluated at the time of an act: they read the sources, the objects, their
 protections and the pending pods again. History has no answers for that time."""
@@ -199,11 +131,7 @@ class _Replay:
         window: Window,
         turn_times: Sequence[datetime],
         within: timedelta | None,
-        turns: ReplayTurns = ANY_TURNS,
     ) -> None:
-        self._turns = turns
-        concurrent = turns.concurrent
-        self._at_once = None if concurrent is None else min(concurrent, policy.concurrent)
         self._original = policy
         self._policy = msgspec.structs.replace(build_enforced_policy(policy), approvals=Approvals())
         self._past, self._views, self._window = past, views, window
@@ -232,9 +160,6 @@ class _Replay:
         self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
         self._aborted: list[tuple[datetime, Reason]] = []
         self._notified = 0
-        self._is_demoted = False
-        self.promises: list[PromisedStep] = []
-        self.decisions: list[Decision] = []
 
     def run(self, *, exact: bool) -> Backtest:
         for k in range(len(self._turn_times)):
@@ -264,11 +189,6 @@ class _Replay:
     def _turn(self, k: int) -> None:
         now = self._turn_times[k]
         case_findings = []
-        if self._due[k] and self._turns.incident(now) is not None:
-            # The service does not even plan. A person thaws it, at the next evaluation without an
-            # incident.
-            self._later(k, self._due[k])
-            return
         for case in sorted(set(self._due[k])):
             row = self._case_rows.row_at(case, k)
             self._ready.pop(case, None)
@@ -310,10 +230,8 @@ class _Replay:
             if (advice := recommend(finding))
         ]
         cases.sort(key=lambda each: rank_case(each[0]))
-        name = frozenset({self._policy.name})
-        demoted = name if self._demoted(now) else frozenset()
-        usage = msgspec.structs.replace(usage_before, trusted=name, demoted=demoted)
-        tracker = BudgetTracker(self._policy, usage, self._counted, now, self._at_once)
+        usage = msgspec.structs.replace(usage_before, trusted=frozenset({self._policy.name}))
+        tracker = BudgetTracker(self._policy, usage, self._counted, now)
         decided: list[tuple[int, Facts, Decision]] = []
         ready = Counter(waiting)
         for facts, case in cases:
@@ -332,29 +250,6 @@ class _Replay:
             return
         for case, facts, decision in decided:
             self._apply(k, now, case, facts, decision)
-
-    def _demoted(self, now: datetime) -> bool:
-        """Return whether owners reversed more actions by now than the policy declares.
-
-        The rule is that of `actions.loop.drift.demote_policies`: a single reversal does not demote
-        a policy that declares that some may happen.
-        """
-        if not self._turns.lived:
-            return False
-        acted = [stop for _, stop in self._stops if stop.at < now]
-        reversed_count = 0
-        for stop in acted:
-            if stop.used_at is None or stop.used_at > now:
-                continue
-            # The service detects it at its next evaluation.
-            after = bisect_right(self._at, to_micros(stop.at))
-            k = max(bisect_left(self._at, to_micros(stop.used_at)), after)
-            reversed_count += self._turn_times[k] - stop.at <= self._policy.reversals.within
-        rate = self._policy.reversals.rate
-        self._is_demoted = self._is_demoted or reversed_count > max(
-            1 if rate else 0, rate * len(acted)
-        )
-        return self._is_demoted
 
     def _decided(
         self, case: int, facts: Facts, free: BudgetUsage, now: datetime
@@ -377,13 +272,7 @@ class _Replay:
             self._due[k + 1] += cases
 
     def _apply(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
-        self.decisions.append(decision)
         if decision.ruling == "allow":
-            if decision.step in PROMISED:
-                depends = list_unknown_gates(self._original) if decision.step in ACT_STEPS else ()
-                finding = facts.finding.id
-                promise = PromisedStep(now, decision.step, decision.subject, finding, depends)
-                self.promises.append(promise)
             if decision.step == "notify":
                 progress = self._cases[case]
                 progress.notified_at = progress.notified_at or now
@@ -409,7 +298,7 @@ class _Replay:
             self._ready[case] = decision.subject[0]
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, to_micros(decision.next_at))
-        elif any(r.gate in self._fleeting for r in decision.reasons):
+        elif self._may_open(facts.finding, decision):
             self._again(k, case)
         edge = self._fleet_state.next_edge(get_workload_key(facts.finding.subject), self._at[k])
         if edge is not None:
@@ -417,14 +306,20 @@ class _Replay:
             # evaluation.
             self._wake(case, edge + 1)
 
+    def _may_open(self, finding: Finding, decision: Decision) -> bool:
+        """Return whether a step may be allowed at the next evaluation with the same row.
+
+        A finding's vetoes refuse every step, and another row of its case is due by itself.
+        """
+        if finding.details.get("vetoes"):
+            return False
+        return any(r.gate in self._fleeting for r in decision.reasons)
+
     def _stop(self, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
         self._counted.append(count_action(decision, now))
         at, finding = to_micros(now), facts.finding
         used = self._used.get(case)
         used = None if used is None else max(used, at)
-        if self._turns.lived:
-            next_pod = self._fleet_state.next_pod(get_workload_key(finding.subject), at)
-            used = min((each for each in (used, next_pod) if each is not None), default=None)
         free_until, gpu_hours = self._freed(get_workload_key(finding.subject), at, used)
         is_known = used is not None or to_micros(self._window.end) - at >= _to_microseconds(
             self._within

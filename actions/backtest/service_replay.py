@@ -19,7 +19,7 @@ import msgspec
 import polars as pl
 
 from actions.backtest.fleet_sizes import FleetSizes
-from actions.backtest.policy_replay import ACT_TIME_GATES, PromisedStep
+from actions.backtest.policy_replay import ACT_TIME_GATES
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import WorkloadCoverage, find_partly_seen
 from actions.facts.incidents import JobIncidents
@@ -29,7 +29,7 @@ from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get
 from actions.policy.model import Policy
 from actions.recommend import STALLED, recommend
 from fallow import case_identity
-from fallow.action_models import CaseHistory, Decision, Facts
+from fallow.action_models import CaseHistory, Decision, Facts, Step
 from fallow.action_settings import ActionsSettings
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import Finding
@@ -48,6 +48,23 @@ APPROVAL = "approval"
 ASSUMED_APPROVER = "somebody"
 CaseKey = tuple[str, str]
 """policy, finding"""
+
+
+class PromisedStep(msgspec.Struct, frozen=True):
+    """A step that a replay expects the service to take, and the evaluation at which it does."""
+
+    at: datetime
+    step: Step
+    subject: Subject
+    finding: str
+    depends: tuple[str, ...] = ()
+    """Gates that history cannot evaluate: the service takes the step only if they open."""
+    policy: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Return whether history evaluates every gate; a gate without an answer is not met."""
+        return not self.depends
 
 
 class ReplayAnswers(msgspec.Struct, frozen=True):

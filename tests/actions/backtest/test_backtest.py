@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
-from actions.backtest import Backtest, replay_policy
+from actions.backtest import Backtest, policy_replay, replay_policy
 from actions.backtest.as_of import AsOf
 from actions.backtest.result import compute_wilson_interval
 from actions.backtest.stepwise import replay_analyzer
+from actions.decide import decide
+from actions.policy.budgets import BudgetUsage
 from actions.policy.model import (
     ActionBudget,
     Match,
@@ -26,6 +28,7 @@ from actions.policy.model import (
 )
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow import case_identity
+from fallow.action_models import Decision, Facts
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.protocols import PastFindings
@@ -208,6 +211,37 @@ def test_pressure_is_asked_anew_at_every_moment(scenario: FleetScenario) -> None
     scenario.settle()
     (stop,) = replayed(scenario.views, rule(on_pressure=True)).stops
     assert stop.at == START + 21 * HOUR
+
+
+def test_a_case_with_a_veto_is_decided_again_when_the_veto_ends(
+    scenario: FleetScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod of the workload waits until 20:00; what rests may wait for it."""
+    scenario.add("resting")
+    start = START.replace(tzinfo=None)
+    scenario.views.rows(
+        "pod",
+        [
+            {
+                "cluster": "c", "uid": "w", "namespace": "ns", "pod": "resting-1",
+                "phase": "Pending", "workload_kind": "Job", "workload": "resting",
+                "workload_uid": "top-resting", "created_at": start - HOUR,
+                "first_seen": start - HOUR, "last_seen": start + 20 * HOUR,
+                "deleted_at": start + 20 * HOUR,
+            }
+        ],
+    )  # fmt: skip
+    scenario.settle()
+    times: list[float] = []
+
+    def decide_noted(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> Decision:
+        times.append((now - START) / HOUR)
+        return decide(policy, facts, usage, now)
+
+    monkeypatch.setattr(policy_replay, "decide", decide_noted)
+    (stop,) = replayed(scenario.views, rule()).stops
+    assert (stop.notified_at, stop.at) == (START + 21 * HOUR, START + 24 * HOUR)
+    assert times == [1, 21, 24]
 
 
 EVENTFUL = moments(hours=34)
