@@ -13,6 +13,7 @@ from fallow.window import Window, format_duration, get_month_start
 from warehouse.ledger import align_window
 
 MICROSECOND = timedelta(microseconds=1)
+WEEK = timedelta(days=7)
 Amount = TypeVar("Amount", float, Decimal)
 
 
@@ -58,9 +59,16 @@ def get_window_before(window: Window) -> Window:
 
 
 def is_month(window: Window) -> bool:
-    """Return whether a window is a calendar month (UTC), whole or so far."""
-    first = get_month_start(window.start)
-    return window.start == first and window.end <= _get_month_end(first)
+    """Return whether a window is a calendar month (UTC), whole or so far.
+
+    What begins on the first is a month so far only from the eighth day on and between whole weeks:
+    a day or a week is compared with the one before, whatever its date.
+    """
+    first, length = get_month_start(window.start), window.end - window.start
+    if window.start != first:
+        return False
+    is_so_far = length > WEEK and bool(length % WEEK) and window.end < _get_month_end(first)
+    return is_so_far or window.end == _get_month_end(first)
 
 
 def describe_window_before(window: Window) -> str:

@@ -470,7 +470,12 @@ def test_the_window_before_is_as_long_and_ends_where_this_one_begins() -> None:
         ("2026-11-01", "2026-11-16", "2026-10-01", "2026-10-16", "the first 15d of October 2026"),
         # February has no 30th day: it is compared whole.
         ("2026-03-01", "2026-03-31", "2026-02-01", "2026-03-01", "February 2026"),
-        ("2026-01-01", "2026-01-02", "2025-12-01", "2025-12-02", "the first 1d of December 2025"),
+        ("2026-01-01", "2026-01-09", "2025-12-01", "2025-12-09", "the first 8d of December 2025"),
+        # A day or weeks are no month so far, but four weeks are a whole February.
+        ("2026-01-01", "2026-01-02", "2025-12-31", "2026-01-01", "the 1d before"),
+        ("2026-01-01", "2026-01-08", "2025-12-25", "2026-01-01", "the 7d before"),
+        ("2026-01-01", "2026-01-15", "2025-12-18", "2026-01-01", "the 14d before"),
+        ("2026-02-01", "2026-03-01", "2026-01-01", "2026-02-01", "January 2026"),
         # A day less, or a day more: no month.
         ("2026-10-02", "2026-11-01", "2026-09-02", "2026-10-02", "the 30d before"),
         ("2026-10-01", "2026-11-02", "2026-08-30", "2026-10-01", "the 32d before"),
@@ -490,20 +495,20 @@ def test_a_month_is_compared_with_the_month_before(
 def test_the_bridge_of_a_month_so_far_leaves_out_the_rest_of_the_month_before(
     tmp_path: Path,
 ) -> None:
-    """Two dollars an hour from 15 October until 6 November."""
-    end = datetime(2026, 11, 6, tzinfo=UTC)
+    """Two dollars an hour from 20 October, then from 30 September, until 11 November."""
+    end = datetime(2026, 11, 11, tzinfo=UTC)
     with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
         stored(warehouse, *hostile_rows(("old",), end, 24 * 22))
         so_far = Window(datetime(2026, 11, 1, tzinfo=UTC), end)
-        assert bridge.bridge(warehouse, so_far, ALL) is None, "nothing is known of 1 to 6 October"
+        assert bridge.bridge(warehouse, so_far, ALL) is None, "nothing is known of 1 to 11 October"
         october = Window(datetime(2026, 10, 1, tzinfo=UTC), so_far.start)
         assert bridge.bridge(warehouse, october, ALL) is None
     with Warehouse.open(Settings(home=tmp_path / "longer"), write=True) as warehouse:
-        stored(warehouse, *hostile_rows(("old",), end, 24 * 36))
+        stored(warehouse, *hostile_rows(("old",), end, 24 * 42))
         made = bridge.bridge(warehouse, so_far, ALL)
         assert made is not None
-        assert made.before == Window(october.start, october.start + timedelta(days=5))
-        assert made.usd_before == made.usd_after == 240
+        assert made.before == Window(october.start, october.start + timedelta(days=10))
+        assert made.usd_before == made.usd_after == 480
         assert made.volume == made.waste == made.mix == made.price == 0
 
 
