@@ -35,6 +35,9 @@ SKEW = timedelta(seconds=30)
 """Clocks that differ by more than this have no common order of events (domain rule of actions)."""
 TOGETHER = timedelta(minutes=2)
 """Nodes of a zone that go away, and images that fail, within this failed together."""
+ONE_NODE = timedelta(hours=1)
+"""Workloads that end at once on one node within this ended for one reason: what a node makes fail
+makes room for the next at once, and jobs with mistakes of their own come days apart."""
 
 
 def list_process_signals(processes: Sequence[EndedProcess]) -> Iterator[Signal]:
@@ -102,19 +105,30 @@ def _measure_run(last: LastExit, process: EndedProcess, at: datetime) -> timedel
 
 
 def _list_bad_nodes(soon: Sequence[Signal]) -> Iterator[Signal]:
-    """Yield nodes on which different workloads end at once that do so nowhere else."""
+    """Yield nodes on which different workloads end at once in one hour, and nowhere else."""
     nodes_of: dict[Owner, set[str]] = defaultdict(set)
-    by_node: dict[tuple[str, str], dict[Owner, Signal]] = defaultdict(dict)
+    by_node: dict[tuple[str, str], list[tuple[Owner, Signal]]] = defaultdict(list)
     for signal in soon:
         if signal.owner is not None:
             nodes_of[signal.owner].add(signal.node)
-            by_node[signal.cluster, signal.node][signal.owner] = signal
+            by_node[signal.cluster, signal.node].append((signal.owner, signal))
     for theirs in by_node.values():
-        only_here = [s for owner, s in theirs.items() if len(nodes_of[owner]) == 1]
-        if len(only_here) >= TWICE:
-            for signal in only_here:
-                text = f"{len(only_here)} workloads end at once on {signal.node} only"
-                yield _rename(signal, "exit_at_once_workloads", text)
+        only_here = [(owner, s) for owner, s in theirs if len(nodes_of[owner]) == 1]
+        yield from dict(_list_ends_of_an_hour(only_here)).values()
+
+
+def _list_ends_of_an_hour(ends: Sequence[tuple[Owner, Signal]]) -> Iterator[tuple[Owner, Signal]]:
+    """Yield the ends on a node beside which another workload ended: known when both are."""
+    for owner, signal in ends:
+        known_times: dict[Owner, datetime] = {}
+        for other, end in ends:
+            if abs(end.at - signal.at) <= ONE_NODE:
+                known_times[other] = min(known_times.get(other, end.known_at), end.known_at)
+        if len(known_times) >= TWICE:
+            known_at = max(signal.known_at, sorted(known_times.values())[TWICE - 1])
+            text = f"{len(known_times)} workloads end at once on {signal.node} only"
+            named = _rename(signal, "exit_at_once_workloads", text)
+            yield owner, msgspec.structs.replace(named, known_at=known_at)
 
 
 def list_event_signals(

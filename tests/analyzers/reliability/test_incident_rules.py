@@ -332,6 +332,50 @@ def test_an_exit_code_by_a_signal_is_evidence(code: int, name: str) -> None:
     ]  # fmt: skip
 
 
+def end_at_once(name: str, minutes: int, node: str = "n") -> EndedProcess:
+    """Return a pod that failed ten seconds after its start, as the next poll showed it."""
+    at = AT + timedelta(minutes=minutes)
+    times = {"started_at": at - timedelta(seconds=10), "finished_at": at}
+    exited = {
+        "name": "main", "restarts": 0,
+        "last_exit": {"code": 1, **{key: f"{time:%FT%TZ}" for key, time in times.items()}},
+    }  # fmt: skip
+    return EndedProcess(
+        cluster="c", namespace="ml", workload_kind="Job", workload=name, pod=f"{name}-0", node=node,
+        phase="Failed", last_seen=at + timedelta(minutes=1), containers=json.dumps([exited]),
+        **times,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "blamed"),
+    [
+        ([("b", 60, "n")], {"a", "b"}),
+        # Mistakes of their own, an hour and more apart, or on another node.
+        ([("b", 61, "n")], set()),
+        ([("b", 7 * 24 * 60, "n")], set()),
+        ([("b", 0, "m")], set()),
+        # What fails elsewhere too has its own mistake.
+        ([("b", 5, "n"), ("b", 6, "m")], set()),
+        # Of three, two are within an hour of one another.
+        ([("b", 90, "n"), ("d", 120, "n")], {"b", "d"}),
+    ],
+)
+def test_a_node_is_blamed_for_workloads_that_end_on_it_in_one_hour(
+    others: list[tuple[str, int, str]], blamed: set[str]
+) -> None:
+    processes = [end_at_once("a", 0), *(end_at_once(*each) for each in others)]
+    found = [s for s in list_process_signals(processes) if s.name == "exit_at_once_workloads"]
+    assert {s.owner[3] for s in found if s.owner} == blamed
+
+
+def test_what_a_second_workload_shows_is_not_known_before_it() -> None:
+    """The first failed at 12:00; that the node is at fault is known when the second has failed."""
+    signals = list_process_signals([end_at_once("a", 0), end_at_once("b", 30)])
+    known = {s.known_at for s in signals if s.name == "exit_at_once_workloads"}
+    assert known == {AT + timedelta(minutes=30)}
+
+
 def test_a_controllers_event_is_about_its_workload() -> None:
     event = IncidentEvent(
         cluster="c", uid="u", at=AT, kind="MPIJob", namespace="ml", name="m",
