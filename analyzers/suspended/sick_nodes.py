@@ -57,15 +57,11 @@ class SickNodes:
         """Return whether a node with this name has other GPUs than at the time of the incident."""
         record = self._get_record(node)
         now = [gpu for gpu in self._current_gpus if gpu.node == node]
-        before = [
-            gpu
-            for gpu in self._gpus
-            if gpu.node == node and gpu.first_seen <= self._last_sign and gpu not in now
-        ]
         count = len({gpu.gpu for gpu in now})
         is_complete = record is not None and 0 < (record.gpu_count or 0) <= count
         is_new = all(gpu.first_seen > self._last_sign for gpu in now)
-        return bool(before) and is_complete and is_new
+        had_others = any(g.node == node and g.first_seen <= self._last_sign for g in self._gpus)
+        return is_complete and is_new and had_others
 
     def _get_record(self, node: str) -> NodeRecord | None:
         return self._state.nodes.get((self._cluster, node))
