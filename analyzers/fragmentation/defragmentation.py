@@ -29,9 +29,16 @@ MOST_CPU = 10_000_000
 
 
 def build_placement(
-    state: ClusterState, rows: Sequence[int], slot: FreeSlot, also: Sequence[str]
+    state: ClusterState,
+    rows: Sequence[int],
+    slot: FreeSlot,
+    also: Sequence[str],
+    targets: Collection[int] = (),
 ) -> PoolPlacement:
-    """Return the open nodes of a pool with the pods on them."""
+    """Return the open nodes of `rows`, of one pool or of several, with the pods on them.
+
+    `targets`: those of them to which pods may move, and on which no slot is freed.
+    """
     open_rows = [n for n in rows if state.nodes[n].open]
     place_of = {state.nodes[n].name: k for k, n in enumerate(open_rows)}
     spot = {d: k for n in open_rows for k, d in enumerate(state.devices[n])}
@@ -48,10 +55,11 @@ def build_placement(
         named = [(spot[d], round(1000 * share)) for d, share in pod.named_devices if d in spot]
         stays = _explain_stay(pod, terms, outside, named=bool(named))
         tenants.append(_build_tenant(pod, place_of[pod.node], named, terms, stays))
-    return PoolPlacement([_build_space(state, n) for n in open_rows], tenants, slot, budgets)
+    spaces = [_build_space(state, n, target_only=n in targets) for n in open_rows]
+    return PoolPlacement(spaces, tenants, slot, budgets)
 
 
-def _build_space(state: ClusterState, n: int) -> NodeSpace:
+def _build_space(state: ClusterState, n: int, *, target_only: bool) -> NodeSpace:
     """Return what is free on a node at the last time."""
     node = state.nodes[n]
     return NodeSpace(
@@ -63,6 +71,7 @@ def _build_space(state: ClusterState, n: int) -> NodeSpace:
         node.zone,
         node.taints,
         node.labels or {},
+        target_only=target_only,
     )
 
 
@@ -186,4 +195,4 @@ def _name_sort(node: GpuNode) -> str:
 
     Pods may depend on the type, so they move only to nodes of the same type.
     """
-    return f"{node.pool}|{node.model}|{node.instance_type}|{node.capacity_type}"
+    return f"{node.model}|{node.instance_type}|{node.capacity_type}"

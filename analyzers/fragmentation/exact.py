@@ -111,7 +111,7 @@ class _MoveModel:
         arriving_gpus = [(c, float(pods[i].gpus)) for i, spot, c in coming if spot == ANY] + opened
         whole = self.placement.free(n)
         self.program.at_most(arriving_gpus, whole)
-        count = self.program.variable(len(place.gpu) // slot.gpus)
+        count = self.program.variable(0 if place.target_only else len(place.gpu) // slot.gpus)
         self.slots.append(count)
         leaving_gpus = [(column, -1.0) for (where, _), column in self.freed.items() if where == n]
         self.program.at_most([*arriving_gpus, *leaving_gpus, (count, float(slot.gpus))], whole)

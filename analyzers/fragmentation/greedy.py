@@ -62,6 +62,8 @@ def _find_candidates(placement: PoolPlacement, movable: Sequence[int]) -> list[_
             at[tenant.place].append(i)
     candidates = []
     for n, leaving in at.items():
+        if placement.places[n].target_only:
+            continue
         total = len(placement.places[n].gpu) // placement.slot.gpus
         gain = total - placement.slots(n)
         if (

@@ -1,18 +1,19 @@
 """Find the way in after moves: pods that restart elsewhere free whole GPUs for a waiting workload.
 
 The moves are those of a defragmentation plan of one pool: only pods that its rules let move, all
-of them to capacity that is free before the first move. The waiting pods are then placed by the
-judge of every other way, on what is free after the moves.
+of them to capacity that is free before the first move. Where no pool has such moves, those to
+other pools of the same type of node are tried. The waiting pods are then placed by the judge of
+every other way, on what is free after the moves.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from analyzers.fragmentation.cluster_state import ClusterState, read_cluster_states, remove_pods
 from analyzers.fragmentation.defragmentation import MIB, apply_plan, build_placement
-from analyzers.fragmentation.node_pools import group_pools
+from analyzers.fragmentation.node_pools import ModelPool, group_pools
 from analyzers.fragmentation.placement import WHOLE, FreeSlot, MovePlan, PoolPlacement
 from analyzers.fragmentation.planning import plan_moves
 from analyzers.fragmentation.rows import NodePod, read_movable_kinds
@@ -84,19 +85,48 @@ class MovesWay:
                 "moves are planned for whole GPUs" if state else "its nodes' devices are not known"
             )
             return WayIn("after_moves", "refused", why)
+        pools = group_pools(state)
         ways = [
             way
-            for pool in group_pools(state)
-            if (way := self._plan(state, pool.rows, demand, left)) is not None
+            for pool in pools
+            if (way := self._plan(state, _find_legal(state, pool.rows, demand), demand, left))
         ]
+        if all(way.lost.gpu_hours is None for way in ways):
+            ways += self._list_between(state, pools, demand, left)
         return min(ways, key=_rank, default=WayIn("after_moves", "refused", NO_PLAN))
 
+    def _list_between(
+        self, state: ClusterState, pools: Sequence[ModelPool], demand: WaitingDemand, left: Pods
+    ) -> Iterator[WayIn]:
+        """Yield ways by moves to other pools of the same GPU model, or to nodes not of its own.
+
+        A pod that Kueue admitted has the labels of its flavor in its selector: it stays in it.
+        """
+        for model in sorted({pool.model for pool in pools} - {""}):
+            alike = [pool for pool in pools if pool.model == model]
+            rows = [n for pool in alike for n in pool.rows]
+            legal = _find_legal(state, rows, demand)
+            others = [
+                n for n in set(rows) - set(legal) if state.nodes[n].open and state.gpu[-1][n].any()
+            ]
+            if others or sum(bool(_find_legal(state, pool.rows, demand)) for pool in alike) > 1:
+                way = self._plan(state, legal, demand, left, others)
+                if way is not None:
+                    yield way
+
     def _plan(
-        self, state: ClusterState, rows: Sequence[int], demand: WaitingDemand, left: Pods
+        self,
+        state: ClusterState,
+        legal: Sequence[int],
+        demand: WaitingDemand,
+        left: Pods,
+        others: Sequence[int] = (),
     ) -> WayIn | None:
-        """Return the way by moves within one pool; None = there is none."""
+        """Return the way by moves between nodes that take it and to others; None = there is none.
+
+        `others`: nodes that do not take the waiting pods.
+        """
         cluster = state.cluster
-        legal = [n for n in rows if (cluster, state.nodes[n].name) in demand.legal_nodes]
         slot = FreeSlot(
             max(need.count for need in left),
             max(need.cpu_milli for need in left),
@@ -104,7 +134,9 @@ class MovesWay:
         )
         if not legal or max(len(state.devices[n]) for n in legal) < slot.gpus:
             return None
-        on = build_placement(state, legal, slot, self._settings.move_kinds)
+        on = build_placement(
+            state, sorted([*legal, *others]), slot, self._settings.move_kinds, frozenset(others)
+        )
         seconds = min(MOST_SECONDS, self._settings.plan_seconds)
         plan = plan_moves(on, len(left), seconds)
         if plan is None:
@@ -118,6 +150,11 @@ class MovesWay:
             demand.needs, capacities, lambda need: sorted(demand.legal[need] & capacities.keys())
         )
         return None if without else _describe(state, on, plan, used)
+
+
+def _find_legal(state: ClusterState, rows: Sequence[int], demand: WaitingDemand) -> list[int]:
+    """Return those of some nodes that take a waiting pod."""
+    return [n for n in rows if (state.cluster, state.nodes[n].name) in demand.legal_nodes]
 
 
 def _compute_capacities(
@@ -149,10 +186,17 @@ def _describe(
     owners = {pod.uid: pod for pod in state.pods}
     moved = [owners[move.uid] for move in plan.moves]
     restarts = f"{plan.restarts} pod{'s' * (plan.restarts != 1)} restart"
+    pools = {node.name: node.pool for node in state.nodes}
+    changes = {
+        (pools[on.places[m.source].name], pools[on.places[m.target].name]) for m in plan.moves
+    }
+    notes = [f"from pool {old} to {new}" for old, new in sorted(changes) if old != new]
+    if not state.budgets.is_polled(state.cluster):
+        notes.append("disruption budgets are not collected")
     return WayIn(
         "after_moves",
         "holds",
-        "" if state.budgets.is_polled(state.cluster) else "disruption budgets are not collected",
+        "; ".join(notes),
         state.cluster,
         tuple(sorted(key[1] for key in used)),
         tuple(sorted({_get_owner(state.cluster, pod) for pod in moved})),

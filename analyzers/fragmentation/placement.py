@@ -22,10 +22,12 @@ class NodeSpace(msgspec.Struct, frozen=True):
     gpu: tuple[int, ...]
     """Free milli-GPU by device."""
     sort: str = ""
-    """Pods move only between places of one type: pool, model, shape, taints."""
+    """Pods move only between places of one type: model, instance type, capacity type."""
     zone: str = ""
     taints: frozenset[BlockingTaint] = frozenset()
     labels: Mapping[str, str] = {}
+    target_only: bool = False
+    """True: pods may move here, and no slot is freed."""
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
@@ -118,7 +120,8 @@ class PoolPlacement(msgspec.Struct, frozen=True):
         return [
             i
             for i, t in enumerate(self.tenants)
-            if not self._stuck(t) and (not t.group or t.group not in stuck)
+            if not self._stuck(t)
+            and (t.group not in stuck if t.group else not self.places[t.place].target_only)
         ]
 
     def _stuck(self, tenant: PlacedPod) -> bool:
@@ -150,6 +153,8 @@ class PoolPlacement(msgspec.Struct, frozen=True):
     def slots(self, place: int) -> int:
         """Return how many slots a place has now."""
         node, slot = self.places[place], self.slot
+        if node.target_only:
+            return 0
         counts = [self.free(place) // slot.gpus]
         if slot.cpu_milli:
             counts.append(node.cpu_milli // slot.cpu_milli)

@@ -107,6 +107,8 @@ def _compute_costs(placement: PoolPlacement, movable: Sequence[int]) -> dict[int
         free, able = placement.free(n), per_place.get(n, 0)
         have, most = placement.slots(n), (free + able) // slot.gpus
         shares = sorted(touched.get(n, {}).values(), reverse=True)
+        if placement.places[n].target_only:
+            continue
         costs, before = [], 0
         for count in range(have + 1, most + 1):
             need, cost = count * slot.gpus - free, 0

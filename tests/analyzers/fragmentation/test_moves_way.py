@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analyzers.fragmentation.moves_way import NO_PLAN, NOT_PLANNED, MovesWay
 from fallow.capacity_settings import FragmentationSettings
+from fallow.stored_annotations import SELECTOR, TOLERATIONS
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
+from tests.kube.test_pending_workloads import template
 from tests.warehouse.queue_fleets import QueueFleet
+from tests.warehouse.test_pending_jobs import GPU, JobFleet, flavor, list_kueue
 from tests.warehouse.test_pending_places import TAINT
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.records import QueuedWorkload, WayIn
@@ -63,6 +67,9 @@ def test_one_small_pod_moves_for_a_job_that_needs_a_whole_node(fleet: QueueFleet
     assert way.describe() == "move team-a/web-n1: n1 to n2: then on n1"
 
 
+Q: dict[str, Any] = {"pool": "q", "labels": json.dumps({"pool": "q"})}
+ONLY_P: dict[str, Any] = {"annotations": json.dumps({SELECTOR: {"pool": ["p"]}})}
+"""As its owner wrote it, or as Kueue does for a pod that it admits with a flavor of these nodes."""
 PROTECTED = {"annotations": json.dumps({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})}
 TWINS: list[tuple[str, Callable[[QueueFleet], object]]] = [
     ("a job would begin again", lambda f: stage_two(f, {"kind": "Job"})),
@@ -74,7 +81,13 @@ TWINS: list[tuple[str, Callable[[QueueFleet], object]]] = [
      lambda f: stage_two(f, {"memory_request_bytes": 2**30 + 1}, memory_bytes=2**30)),
     ("tainted target", lambda f: stage_two(f, taints=TAINT)),
     ("cordoned target", lambda f: stage_two(f, unschedulable=True)),
-    ("its target is of another pool", lambda f: stage_two(f, pool="q")),
+    ("another pool without its label", lambda f: stage_two(f, ONLY_P, **Q)),
+    ("another pool with a taint", lambda f: stage_two(f, **Q, taints=TAINT)),
+    ("another pool and GPU model", lambda f: stage_two(f, **Q, gpu_model="A10")),
+    ("another pool of spot nodes", lambda f: stage_two(f, **Q, capacity_type="spot")),
+    ("another pool of another shape", lambda f: stage_two(f, **Q, instance_type="x")),
+    ("another pool and no room by one GPU", lambda f: stage_two(f, api=7, **Q)),
+    ("a job in another pool would begin again", lambda f: stage_two(f, {"kind": "Job"}, **Q)),
 ]  # fmt: skip
 
 
@@ -93,6 +106,59 @@ def test_the_twins_with_just_enough_hold(fleet: QueueFleet) -> None:
         cpu_milli=4000, memory_bytes=2**30,
     )  # fmt: skip
     assert find_way(fleet).state == "holds"
+
+
+def test_a_pod_moves_to_another_pool_where_its_own_has_no_room(fleet: QueueFleet) -> None:
+    stage_two(fleet, **Q)
+    way = read(fleet).cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes, way.lost.gpu_hours) == ("after_moves", ("n1",), 0.0)
+    assert way.moves == ("team-a/web-n1: n1 to n2",)
+    assert way.why == "from pool p to q; disruption budgets are not collected"
+
+
+def test_two_moves_within_the_pool_come_before_one_to_another_pool(fleet: QueueFleet) -> None:
+    """`big` could leave n2 for n3 of pool q, as n1 lacks CPU; two small ones leave n1 instead."""
+    fleet.node("n1", cpu_milli=1000)
+    fleet.node("n2")
+    fleet.node("n3", **Q)
+    serve(fleet, "web", "n1", range(1))
+    serve(fleet, "chat", "n1", range(1, 2))
+    serve(fleet, "big", "n2", range(4), cpu_request_milli=2000)
+    serve(fleet, "api", "n3", range(4), kind="Job")
+    fleet.waits("job", 8, priority=100)
+    way = find_way(fleet)
+    assert way.moves == ("team-a/chat-n1: n1 to n2", "team-a/web-n1: n1 to n2")
+    assert way.why == "disruption budgets are not collected"
+
+
+def test_gpus_of_an_unknown_model_are_not_alike(fleet: QueueFleet) -> None:
+    """The near-twin: nobody wrote the model of either pool."""
+    stage_two(fleet, **Q)
+    fleet.views.engine.execute("UPDATE device SET gpu_model = NULL")
+    assert find_way(fleet).state == "refused"
+
+
+def test_what_moves_goes_also_to_nodes_that_do_not_take_the_waiting_job(fleet: QueueFleet) -> None:
+    """`web` tolerates the taint of n2, the job does not; no other node has room for `web`."""
+    tolerates = {"annotations": json.dumps({TOLERATIONS: [["dedicated", "Exists", "", ""]]})}
+    stage_two(fleet, tolerates, 0, taints=TAINT)
+    way = find_way(fleet)
+    assert (way.state, way.nodes, way.moves) == ("holds", ("n1",), ("team-a/web-n1: n1 to n2",))
+
+
+def test_a_gang_gets_a_node_of_each_of_two_pools(fleet: QueueFleet) -> None:
+    """n0 of q is free. `web` leaves n1 for n2: within one pool there is one node at most."""
+    fleet.node("n0", **Q)
+    fleet.node("n1")
+    fleet.node("n2", **Q)
+    serve(fleet, "web", "n1", range(2))
+    serve(fleet, "api", "n2", range(4), kind="Job")
+    fleet.waits("gang", 8, pods=2, priority=100)
+    way = find_way(fleet)
+    assert (way.state, way.nodes, way.moves) == (
+        "holds", ("n0", "n1"), ("team-a/web-n1: n1 to n2",),
+    )  # fmt: skip
 
 
 def test_a_quota_refuses_it_whatever_moves(fleet: QueueFleet) -> None:
@@ -157,3 +223,56 @@ def test_moves_that_there_was_no_time_to_plan_are_unknown(fleet: QueueFleet) -> 
     ways = [next(w for w in record.ways if w.kind == "after_moves") for record in records]
     assert [way.state for way in ways] == ["holds", "unknown"]
     assert ways[1].why == NOT_PLANNED
+
+
+@pytest.fixture
+def kueue(tmp_path: Path) -> Iterator[JobFleet]:
+    memory = Memory()
+    yield JobFleet(memory, tmp_path)
+    memory.engine.close()
+
+
+def stage_flavors(fleet: JobFleet, room: float = 8.0, **web: Any) -> None:
+    """A queue has a flavor for each of two pools; its job needs a whole node.
+
+    `web` has 2 GPUs of n1 in pool p, whose flavor has quota for `room` more; `api` 4 of n2 in q.
+    """
+    p: dict[str, Any] = {"pool": "p", "labels": json.dumps({"pool": "p"})}
+    fleet.node("n1", **p)
+    fleet.node("n2", **Q)
+    serve(fleet, "web", "n1", range(2), **web)
+    serve(fleet, "api", "n2", range(4), kind="Job")
+    fleet.quota("LocalQueue", name="gpus", parent="main", resource="", nominal=None, used=None)
+    for name, free in (("p", room), ("q", 64.0)):
+        fleet.quota("ClusterQueue", namespace="", name="main", resource=f"{GPU}@{name}",
+                    nominal=free, limit=free)  # fmt: skip
+    flavors = [flavor(name, nodeLabels={"pool": name}) for name in ("p", "q")]
+    list_kueue(fleet, *flavors, sets=[{"name": "main", "count": 1, "template": template("8")}])
+
+
+def test_a_pod_without_a_queue_moves_to_the_nodes_of_another_flavor(kueue: JobFleet) -> None:
+    stage_flavors(kueue)
+    way = read(kueue).cheapest_way
+    assert way is not None
+    assert (way.kind, way.nodes) == ("after_moves", ("n1",))
+    assert way.moves == ("team-a/web-n1: n1 to n2",)
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        (lambda f: stage_flavors(f, 7.0), "queue main leaves 7 of nvidia.com/gpu"),
+        (lambda f: stage_flavors(f, queue="gpus", **ONLY_P), NO_PLAN),
+        (lambda f: stage_flavors(f, 6.0, namespace="team-b", queue="gpus", **ONLY_P),
+         "queue main leaves 6 of nvidia.com/gpu"),
+    ],
+    ids=["the quota of the flavor is full", "admitted with flavor p", "its own quota is not freed"],
+)  # fmt: skip
+def test_no_move_between_flavors_holds_for_a_near_twin(
+    kueue: JobFleet, stage: Callable[[JobFleet], None], why: str
+) -> None:
+    """A pod that Kueue admitted has the labels of its flavor: what its owner asks is not known."""
+    stage(kueue)
+    way = find_way(kueue)
+    assert way.state == "refused"
+    assert why in way.why
