@@ -16,6 +16,7 @@ ICONS: Mapping[RequestKind, str] = {
     "snooze": ":material/snooze:",
     "keep": ":material/shield:",
     "undo": ":material/undo:",
+    "resume": ":material/schedule:",
 }
 RESULT_KEY = "said-of-deed"
 LONGEST = 90
@@ -145,4 +146,5 @@ _PAST: Mapping[RequestKind, str] = {
     "snooze": "Snoozed",
     "keep": "Kept",
     "undo": "Undone",
+    "resume": "Requested to resume",
 }

@@ -1,4 +1,4 @@
-"""Send people's requests to the service: approve, snooze, keep, undo, over HTTP, with their name.
+"""Send people's requests to the service: approve, snooze, keep, undo, resume, with their name.
 
 Pages write nothing else. The service trusts the name in any request that has its token, so the
 roles are checked here.
@@ -18,12 +18,13 @@ from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
 from fallow.http_client import NotConnectedError
 from fallow.settings import Settings
 
-RequestKind = Literal["approve", "snooze", "keep", "undo"]
+RequestKind = Literal["approve", "snooze", "keep", "undo", "resume"]
 NEEDS: Mapping[RequestKind, Role] = {
     "snooze": "operator", "keep": "operator", "approve": "approver", "undo": "approver",
+    "resume": "approver",
 }  # fmt: skip
-"""The role that each request needs. The owner team's members may also keep and undo."""
-OWNERS: frozenset[RequestKind] = frozenset({"keep", "undo"})
+"""The role that each request needs. The owner team's members may also keep, undo and resume."""
+OWNERS: frozenset[RequestKind] = frozenset({"keep", "undo", "resume"})
 PATIENCE_S = 30.0
 """Deadline of an undo: it is answered only after the cluster has answered each of its writes."""
 MOST_BYTES = 65_536

@@ -32,6 +32,13 @@ class Reason(msgspec.Struct, frozen=True):
     text: str
 
 
+class PendingResume(msgspec.Struct, frozen=True):
+    """An owner's request to resume what an action suspended, once it has room."""
+
+    by: str
+    at: datetime
+
+
 class Waiter(msgspec.Struct, frozen=True):
     """A pending workload, and whether the GPUs that a case would free would really admit it."""
 

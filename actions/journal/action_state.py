@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actions.journal.log import Entry
-from fallow.action_models import Action, Facts, Outcome, Reason, Result
+from fallow.action_models import Action, Facts, Outcome, PendingResume, Reason, Result
 
 SubjectKey = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
@@ -80,6 +80,8 @@ class ActionState(msgspec.Struct):
     """When its object was observed to be gone."""
     reviewed: bool = False
     """Stored rows show that it did no harm."""
+    pending_resume: PendingResume | None = None
+    """The first request of its owner to resume it once it has room."""
     snapshot_restored: bool = False
     """The contents of its snapshot were restored, or cannot be."""
 

@@ -28,7 +28,7 @@ from actions.journal.permissions import (
     PolicyTrust,
 )
 from actions.policy.reversals import ReversalProof
-from fallow.action_models import Action, Facts, Outcome
+from fallow.action_models import Action, Facts, Outcome, PendingResume
 from fallow.approvals import Approver
 from fallow.case_identity import CaseKin, StoredCase
 
@@ -217,6 +217,11 @@ class DerivedState:
     def _on_reversed(self, entry: Entry) -> None:
         fields = {"at": entry.at, "by": entry.document["by"], "person": entry.document["person"]}
         self.actions[entry.key].restored = msgspec.convert(fields, Reversal)
+
+    def _on_resume_requested(self, entry: Entry) -> None:
+        state = self.actions[entry.key]
+        if state.pending_resume is None:
+            state.pending_resume = PendingResume(entry.actor, entry.at)
 
     def _on_object_gone(self, entry: Entry) -> None:
         self.actions[entry.key].ended = entry.at

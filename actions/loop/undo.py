@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.journal import ActionState, event_types
+from actions.journal import ActionState, JournalState, event_types
 from actions.journal.action_state import UndoState
 from actions.loop.annotate import remove_annotations
 from actions.loop.change_state import (
@@ -186,7 +186,13 @@ def _require_undone(state: ActionState, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _require_undoable(context: ActionContext, state: ActionState) -> None:
+def require_in_force(record: JournalState, state: ActionState) -> None:
+    """Require that an action took effect, and that nothing took it back.
+
+    Raises:
+        RefusedError: it was undone, reversed or resumed, or nothing of it was done.
+        TemporaryError: it, or an undo of it, is under way.
+    """
     action, outcome = state.action, state.outcome
     if outcome is not None and outcome.result == "undone" and not state.is_open:
         raise RefusedError(
@@ -204,13 +210,18 @@ def _require_undoable(context: ActionContext, state: ActionState) -> None:
             f"action {action.id} is under way: what became of it is not known yet",
             hint="try again in a minute",
         )
-    if resumed_at := context.record.resumed_at(state):
+    if resumed_at := record.resumed_at(state):
         raise RefusedError(
             f"action {action.id} was reversed already: Fallow resumed it at "
             f"{_format_minute(resumed_at)}"
         )
     if not state.writes.took or (outcome is not None and outcome.result in ("refused", "failed")):
         raise RefusedError(f"action {action.id} stands no more: there is nothing to undo")
+
+
+def _require_undoable(context: ActionContext, state: ActionState) -> None:
+    action, outcome = state.action, state.outcome
+    require_in_force(context.record, state)
     if context.elapsed(action.at) > context.settings.watch:
         length = format_duration(context.settings.watch.total_seconds())
         raise RefusedError(

@@ -18,8 +18,6 @@ from warehouse.placement.fleet_state import PodRecord, to_micros
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.suspensions import Suspension, read_last_pods
 
-STALLED = "stalled_job"
-"""Kind of the findings of jobs that hang: what ends their reason depends on their incident."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -91,15 +89,18 @@ class SuspensionJudge:
 
     def _find_end(self, suspension: Suspension) -> str:
         """Return what ended the reason of the stop."""
-        facts = suspension.facts
-        if facts is not None and facts.finding.kind == STALLED:
+        facts, request = suspension.facts, suspension.pending_resume
+        if facts is not None and suspension.reason == "hang":
             return self._find_incident_end(suspension, facts.finding.window.start)
-        text = suspension.policy.get("text") or {}
-        if text.get("on_pressure") or (text.get("match") or {}).get("over_quota"):
+        if suspension.reason == "pressure":
             return "it made room for others, and nobody waits any more"
+        if request is not None:
+            at = f"{request.at:%Y-%m-%d %H:%M} UTC"
+            return f"{request.by} requested at {at} to resume it once it has room"
+        action = suspension.action.id
         raise _HeldError(
-            "it was idle: only its owner knows whether it has work again, and resumes it "
-            f"(`fallow undo {suspension.action.id}`, or Resume on the page Mine)"
+            "it was idle: only its owner knows whether it has work again, and resumes it on the "
+            f"page Mine (now: `fallow undo {action}`; once it has room: `fallow resume {action}`)"
         )
 
     def _find_incident_end(self, suspension: Suspension, start: datetime) -> str:
@@ -142,8 +143,10 @@ class SuspensionJudge:
         answer = self._queue.places.explain(suspension.key, pending)
         own = [p for p in answer.places if p.cluster == cluster and p.pool is None]
         if answer.answer != "fits_here" or not own or not own[0].nodes:
-            why = own[0].why if own else answer.why
-            raise _HeldError(f"its pods have no room: {why or answer.why}")
+            why = (own[0].why if own else "") or answer.why
+            if answer.answer == "unknown" or (own and own[0].state == "unknown"):
+                raise _HeldError(f"whether its pods have room is not known: {why}")
+            raise _HeldError(f"its pods have no room: {why}")
         return own[0].nodes
 
     @cached_property

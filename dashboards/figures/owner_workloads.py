@@ -7,9 +7,11 @@ import pyarrow as pa
 
 from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, Filters, run_query
 from dashboards.figures.supply import add_finding_words
+from fallow.action_models import PendingResume
 from fallow.precision_lines import read_framework_lines
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.queue.suspensions import read_suspensions
 
 MOST = 500
 HINTS = ("precision", "sizing", "datapath", "scaling")
@@ -70,6 +72,18 @@ def read_actions_taken(
     steps = ("journal", "acted", "owner_workloads/recent_actions")
     naive = oldest.replace(tzinfo=None)
     return run_query(views, steps, None, filters, owners=[*owners], oldest=naive, most=MOST)
+
+
+def read_resumable(views: Views, now: datetime) -> dict[tuple[str, str], PendingResume | None]:
+    """Return the stops whose jobs an owner may have resumed once they have room, by cluster and id.
+
+    The value is the request that was made; None = none yet.
+    """
+    # Requests are later than the newest sample.
+    suspensions = read_suspensions(views, now, until=datetime.max.replace(tzinfo=UTC))
+    return {
+        (s.key[0], s.action.id): s.pending_resume for s in suspensions if not s.explain_no_request()
+    }
 
 
 def read_hints(

@@ -157,11 +157,34 @@ def show_actions_taken(request: PageRequest) -> None:
     ):
         page.note(f"It is {escape(choice['result'])}: there is nothing to take back.")
         return
-    action_buttons.show_button(
-        "Resume",
-        "undo",
-        request,
-        key="resume-it",
-        owner=choice["owner"],
-        body={"action": choice["id"]},
-    )
+    pending_resumes = data.query(owner_workloads.read_resumable, now)
+    place = (choice["cluster"], choice["id"])
+    left, right = st.columns([1, 3])
+    with left:
+        action_buttons.show_button(
+            "Resume now",
+            "undo",
+            request,
+            key="resume-it",
+            owner=choice["owner"],
+            body={"action": choice["id"]},
+        )
+    if place not in pending_resumes:
+        return
+    pending = pending_resumes[place]
+    with right:
+        if pending is None:
+            action_buttons.show_button(
+                "Resume when there is room",
+                "resume",
+                request,
+                key="resume-later",
+                owner=choice["owner"],
+                body={"action": choice["id"]},
+            )
+    if pending is not None:
+        page.note(
+            f"Asked for by {escape(pending.by)}: it waits for room since "
+            f"{pending.at:%Y-%m-%d %H:%M} UTC. Once it has room, the list above says what a "
+            "policy does; `fallow doctor` says why not yet. Resume now withdraws it."
+        )

@@ -1,4 +1,4 @@
-"""`fallow apply`, `undo`, `approve`, `keep`, `freeze`, `thaw`, `canary` and `actions`."""
+"""`fallow apply`, `undo`, `resume`, `approve`, `keep`, `freeze`, `thaw`, `canary` and `actions`."""
 
 import time
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from actions.loop.actor import approve as agree
 from actions.loop.marks import reconcile_marks
 from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import TurnReport
+from actions.loop.resume_requests import request_resume
 from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, UsageError
 from fallow.window import parse_duration
@@ -26,7 +27,7 @@ from runtime.operations import live_actor, plans
 from runtime.operations.keeps import keep_workload
 from runtime.operations.last_readings import open_last_readings
 from runtime.operations.live_evidence import LiveEvidence, NoEvidence
-from runtime.operations.requests import freeze_all
+from runtime.operations.requests import describe_resume, freeze_all
 from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "apply")(apply)
     command(app, "undo")(undo)
+    command(app, "resume")(resume)
     command(app, "approve")(approve)
     command(app, "keep")(keep)
     command(app, "freeze")(freeze)
@@ -134,6 +136,25 @@ def undo(
         )
         outcome = actor.undo(action, record.journal.actor)
     run.say(f"action {outcome.action} is undone")
+
+
+def resume(
+    run: CommandRun,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="its id, or how it begins")],
+    *,
+    by: By = None,
+) -> None:
+    """Request that the job which an action suspended is resumed once it has room.
+
+    `fallow undo` gives it back at once, also where no GPU is free, and withdraws the request.
+    """
+    settings = run.settings()
+    with _record(run, settings, write=True, by=by, needed=True) as record:
+        action_id, request = request_resume(record, action, record.journal.actor, run.now())
+        state = describe_resume(settings, record, action_id)
+    run.say(
+        f"action {action_id}: {request.by} requested at {request.at:%Y-%m-%d %H:%M} UTC; {state}"
+    )
 
 
 def approve(

@@ -1,4 +1,4 @@
-"""Handle people's requests: approve, snooze, keep, undo, freeze. The journal has each name.
+"""Handle people's requests: approve, snooze, keep, undo, resume, freeze. The journal has each name.
 
 The journal is a file of the acting process: a request from another machine goes to that process,
 over HTTP (`runtime.service.api`). An undo, a keep and a freeze need the journal and the API server:
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from actions.journal import JournalState, event_types
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import approve
+from actions.loop.resume_requests import describe_pending_resume, request_resume
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import format_duration
-from runtime.operations import findings, live_actor
+from runtime.operations import findings, live_actor, plans
 from runtime.operations.keeps import keep_workload
 from runtime.operations.live_evidence import NoEvidence
 from runtime.rendering import action_tables
@@ -113,6 +114,26 @@ class ActionRequests:
             outcome = actor.undo(action, by)
         return {"action": outcome.action, "result": outcome.result}
 
+    def resume(self, action: str, by: str) -> dict[str, Any]:
+        """Request that a suspended job is resumed once it has room; return `action` and `result`.
+
+        `at` and `requested_by` are those of its first request. Nothing is written to the cluster.
+
+        Raises:
+            UsageError: no action, or several, begin with that text, or it suspended no job.
+            RefusedError: it is not in force, or a request would change nothing.
+            TemporaryError: it is under way.
+        """
+        with self._record(by, needed=True) as record:
+            action_id, request = request_resume(record, action, by, self._clock())
+            result = describe_resume(self._settings, record, action_id)
+        return {
+            "action": action_id,
+            "result": result,
+            "at": request.at,
+            "requested_by": request.by,
+        }
+
     def freeze(self, why: str, by: str) -> dict[str, Any]:
         """Stop everything that acts; return `why`, and the switches that could not be turned on.
 
@@ -169,6 +190,15 @@ class ActionRequests:
                 copy_journal(journal, self._warehouse, self._settings.cluster)
         finally:
             self._copying.release()
+
+
+def describe_resume(settings: Settings, record: JournalState, action: str) -> str:
+    """Return what a requested resume waits for, by the policies of the site."""
+    try:
+        policies = plans.load_policies(settings)
+    except UsageError as error:
+        return f"it waits for room; which policy resumes it is not known: {error.message}"
+    return describe_pending_resume(record, action, policies)
 
 
 def freeze_all(

@@ -1,4 +1,4 @@
-"""The write endpoints: POST /v1/approve, /v1/snooze, /v1/keep, /v1/undo, /v1/freeze. Small JSON.
+"""The write endpoints, POST /v1/ and approve, snooze, keep, undo, resume or freeze. Small JSON.
 
     {"request": "5f0c", "by": "ann"}  ->  {"schema": "fallow.approve/v1", "by": "ann", ...}
 
@@ -62,6 +62,13 @@ class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: Text
 
 
+class ResumeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Resume the job that an action suspended, once it has room."""
+
+    action: Text
+    by: Text
+
+
 class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stop everything that acts. Only a command thaws it."""
 
@@ -69,10 +76,12 @@ class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: Text = "by request"
 
 
-WriteRequest = ApproveRequest | SnoozeRequest | KeepRequest | UndoRequest | FreezeRequest
+WriteRequest = (
+    ApproveRequest | SnoozeRequest | KeepRequest | UndoRequest | ResumeRequest | FreezeRequest
+)
 REQUEST_TYPES: dict[str, type[WriteRequest]] = {
     "approve": ApproveRequest, "snooze": SnoozeRequest, "keep": KeepRequest, "undo": UndoRequest,
-    "freeze": FreezeRequest,
+    "resume": ResumeRequest, "freeze": FreezeRequest,
 }  # fmt: skip
 
 
@@ -164,6 +173,8 @@ def _dispatch(people: ActionRequests, request: WriteRequest) -> dict[str, Any]:
             return people.keep(request.workload, _parse_length(request.length), request.by)
         case UndoRequest():
             return people.undo(request.action, request.by)
+        case ResumeRequest():
+            return people.resume(request.action, request.by)
         case FreezeRequest():
             return people.freeze(request.why, request.by)
 

@@ -213,8 +213,8 @@ def test_what_contradicts_the_journal_or_only_its_owner_knows_holds(
 def test_a_hold_that_only_its_owner_ends_names_the_command(ended: SuspendedFleet) -> None:
     action = ended.stop(have_been_idle)
     assert ended.hold() == (
-        "it was idle: only its owner knows whether it has work again, and resumes it "
-        f"(`fallow undo {action}`, or Resume on the page Mine)"
+        "it was idle: only its owner knows whether it has work again, and resumes it on the page "
+        f"Mine (now: `fallow undo {action}`; once it has room: `fallow resume {action}`)"
     )
 
 
@@ -228,6 +228,73 @@ def fill(fleet: SuspendedFleet) -> None:
 
 def run_again(fleet: SuspendedFleet) -> None:
     fleet.had_pods(finished_at=None, last_seen=THEN - timedelta(minutes=1), phase="Running")
+
+
+@pytest.fixture
+def requested(fleet: SuspendedFleet) -> SuspendedFleet:
+    """Return the fleet whose job was stopped as idle, and whose owner wants it back with room."""
+    fleet.had_pods()
+    fleet.journal("resume-requested", fleet.stop(have_been_idle), {})
+    return fleet
+
+
+def test_an_idle_job_runs_again_with_room_once_its_owner_requested_it(
+    requested: SuspendedFleet,
+) -> None:
+    (found,) = requested.find()
+    (advice,) = found.recommendations
+    assert (advice.verb, found.subject.nodes) == ("resume", ("n1",))
+    assert found.details["why"] == (
+        f"fallow requested at {STOPPED:%Y-%m-%d %H:%M} UTC to resume it once it has room"
+    )
+
+
+def lose_telemetry(fleet: SuspendedFleet) -> None:
+    """The other node's GPUs are not shown, and the free one is taken."""
+    fill(fleet)
+    fleet.node("n2", 0, gpu_count=8)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (wait, "1 workloads wait for GPUs: they come first"),
+        (fill, "its pods have no room: 1 of its 2 pods fit"),
+        (lose_telemetry, "whether its pods have room is not known: "),
+        (run_again, "it has pods"),
+    ],
+)
+def test_a_requested_job_stays_without_proven_room(
+    requested: SuspendedFleet, change: Callable[[SuspendedFleet], None], why: str
+) -> None:
+    change(requested)
+    assert requested.hold().startswith(why)
+
+
+@pytest.mark.parametrize("kind", ["reversed", "undo-started", "object-gone"])
+def test_a_stop_that_was_taken_back_withdraws_the_request(
+    requested: SuspendedFleet, kind: str
+) -> None:
+    requested.journal(kind, "a0", {"by": "ann"})
+    assert requested.find() == []
+    assert read_suspensions(requested.views, NOW) == []
+
+
+def test_a_request_is_no_reason_for_a_job_that_hung(ended: SuspendedFleet) -> None:
+    action = ended.stop()
+    ended.journal("resume-requested", action, {})
+    ended.tell_cause("tell the owner")
+    assert "incidents call for different steps" in ended.hold()
+
+
+def test_a_request_holds_two_weeks_after_it_also_where_the_stop_is_older(
+    requested: SuspendedFleet,
+) -> None:
+    sql = "UPDATE action SET ts = ts + INTERVAL 13 DAY WHERE kind = 'resume-requested'"
+    requested.views.engine.execute(sql)
+    end = STOPPED + timedelta(days=27)
+    for at, count in ((end, 1), (end + timedelta(seconds=1), 0)):
+        assert len(read_suspensions(requested.views, at)) == count
 
 
 @pytest.mark.parametrize(

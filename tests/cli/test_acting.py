@@ -58,6 +58,12 @@ def done(site: Site) -> tuple[ActionState, Any]:
     return site.done(site.actor()), before
 
 
+def stop_job(site: Site) -> str:
+    """Make an idle Job, let it be suspended and return the action's id."""
+    site.job()
+    return site.done(site.actor()).action.id
+
+
 def test_an_action_is_listed_undone_once_and_no_more(site: Site, cli: Fallow) -> None:
     result, before = done(site)
     ran = cli("actions", "-o", "json")
@@ -71,6 +77,32 @@ def test_an_action_is_listed_undone_once_and_no_more(site: Site, cli: Fallow) ->
     assert ran.code == 3
     assert ran.err.startswith(f"fallow: action {result.action.id} was undone already, at 20")
     assert ran.err.count("\n") == 1
+
+
+def test_a_stopped_job_is_requested_back_once_it_has_room(site: Site, cli: Fallow) -> None:
+    action = stop_job(site)
+    before = site.get("Job", "train")
+    for _ in range(2):
+        ran = cli("resume", action[:8])
+        assert ran.code == 0, ran
+        assert ran.err.startswith(f"action {action}: ann requested at 20")
+        # The site has no folder of policies.
+        assert "; it waits for room; which policy resumes it is not known: there is no" in ran.err
+    (row,) = site.journal().entries(event_types.RESUME_REQUESTED)
+    assert (row.key, row.actor) == (action, "ann")
+    assert site.get("Job", "train") == before
+    assert cli("undo", action).code == 0
+    ran = cli("resume", action)
+    assert (ran.code, "was undone already" in ran.err) == (3, True), ran
+
+
+def test_only_a_stopped_job_is_requested_back(site: Site, cli: Fallow) -> None:
+    result, _ = done(site)
+    ran = cli("resume", result.action.id)
+    assert ran.code == 2, ran
+    name = f"{result.action.decision.verb} Deployment/{SPACE}/web"
+    assert f"action {result.action.id} ({name}) suspended no job: only Job, JobSet," in ran.err
+    assert f"fallow undo {result.action.id}" in ran.err
 
 
 def test_one_action_is_shown_whole(site: Site, cli: Fallow) -> None:
@@ -87,6 +119,7 @@ def test_one_action_is_shown_whole(site: Site, cli: Fallow) -> None:
     ("command", "says"),
     [
         (("undo", "nothing"), "no action 'nothing' in the journal"),
+        (("resume", "nothing"), "no action 'nothing' in the journal"),
         (("approve", "nothing"), "no request 'nothing' in the journal"),
         (("actions", "nothing"), "no action 'nothing' in the journal"),
         (("keep", "web"), "'web' is no workload"),
@@ -106,7 +139,9 @@ def test_what_is_not_there_is_one_line_and_exit_2(
     assert len(site.kinds()) == rows
 
 
-@pytest.mark.parametrize("command", [("undo", "x"), ("approve", "x"), ("actions",)])
+@pytest.mark.parametrize(
+    "command", [("undo", "x"), ("resume", "x"), ("approve", "x"), ("actions",)]
+)
 def test_without_a_journal_there_is_nothing(cli: Fallow, command: tuple[str, ...]) -> None:
     ran = cli(*command)
     assert ran.code == 2

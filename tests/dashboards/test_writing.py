@@ -57,6 +57,11 @@ class Heard:
         self.said.append(("undo", action, by))
         return {"action": action, "result": "undone"}
 
+    def resume(self, action: str, by: str) -> dict[str, Any]:
+        """Note a request to resume."""
+        self.said.append(("resume", action, by))
+        return {"action": action, "result": "it waits for room", "at": UNTIL, "requested_by": by}
+
 
 @pytest.fixture
 def heard() -> Heard:
@@ -111,6 +116,11 @@ def test_an_approval_carries_the_subject_of_the_sign_in(service: Settings, heard
         (OPERATOR, "keep", "vision", True),
         (OPERATOR, "approve", None, False),
         (OPERATOR, "undo", "vision", False),
+        (OPERATOR, "resume", "vision", False),
+        (VIEWER, "resume", "vision", False),
+        (APPROVER, "resume", "vision", True),
+        (OWNER, "resume", "vision", True),
+        (OWNER, "resume", "genai", False),
         (APPROVER, "approve", None, True),
         (APPROVER, "undo", "vision", True),
         (OWNER, "keep", "vision", True),
@@ -129,7 +139,8 @@ def test_roles_and_owners_may_what_is_theirs(  # noqa: PLR0917
     service: Settings,
     heard: Heard,
 ) -> None:
-    body = {"approve": "request", "snooze": "finding", "keep": "workload", "undo": "action"}
+    body = {"approve": "request", "snooze": "finding", "keep": "workload", "undo": "action",
+            "resume": "action"}  # fmt: skip
     assert api_client.may(person, what, owner) is allowed
     if allowed:
         api_client.send_request(service, person, what, owner=owner, **{body[what]: "x"})
@@ -177,6 +188,7 @@ def test_token_that_is_another_is_said(service: Settings, heard: Heard) -> None:
     [
         ("approve", {"request": "d1"}, "fallow approve d1"),
         ("undo", {"action": "a1"}, "fallow undo a1"),
+        ("resume", {"action": "a1"}, "fallow resume a1"),
         ("keep", {"workload": "Notebook/a/b", "for": "7d"}, "fallow keep Notebook/a/b 7d"),
         ("snooze", {"finding": "f1", "for": "7d"}, None),
     ],

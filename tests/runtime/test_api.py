@@ -18,7 +18,7 @@ from runtime.service.api import MOST_BYTES, WriteApi
 from runtime.service.endpoint import Endpoint, is_loopback
 from runtime.service.metrics import SelfMetrics
 from tests.actions.loop.site import SPACE, Site, bare
-from tests.cli.test_acting import done
+from tests.cli.test_acting import done, stop_job
 from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
 from warehouse.lake import Warehouse
 
@@ -121,6 +121,19 @@ def test_an_undo_gives_back_what_an_action_took(site: Site, asking: Asking) -> N
     assert asking.post("/v1/undo", {"action": result.action.id, "by": "ann"})[0] == 409
 
 
+def test_a_resume_is_requested_once_and_pages_see_it(site: Site, asking: Asking) -> None:
+    action = stop_job(site)
+    code, answer = asking.post("/v1/resume", {"action": action[:8], "by": "mia"})
+    assert (code, answer["action"], answer["requested_by"]) == (200, action, "mia"), answer
+    assert answer["result"].startswith("it waits for room")
+    code, again = asking.post("/v1/resume", {"action": action, "by": "ben"})
+    assert (code, again["at"], again["requested_by"]) == (200, answer["at"], "mia")
+    seen = asking.lake.query("SELECT actor FROM action WHERE kind = 'resume-requested'").to_pylist()
+    assert seen == [{"actor": "mia"}]
+    assert asking.post("/v1/undo", {"action": action, "by": "ann"})[0] == 200
+    assert asking.post("/v1/resume", {"action": action, "by": "mia"})[0] == 409
+
+
 def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking) -> None:
     finding = site.evidence._facts("Deployment", "web", datetime.now(UTC)).finding
     asking.lake.ingest([findings.build_rows([finding], found_at=finding.window.end)])
@@ -147,6 +160,9 @@ def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking
         ("/v1/approve", b"\xff", 400, "not what /v1/approve takes"),
         ("/v1/approve", [], 400, "Expected `object`"),
         ("/v1/undo", {"action": "x", "by": "a"}, 400, "there is no journal"),
+        ("/v1/resume", {"action": "x", "by": "a"}, 400, "there is no journal"),
+        ("/v1/resume", {"action": "", "by": "a"}, 400, "length >= 1"),
+        ("/v1/resume", {"action": "x", "by": "a", "for": "1d"}, 400, "unknown field `for`"),
         ("/v1/keep", {"workload": "web", "by": "a"}, 400, "is no workload"),
         ("/v1/keep", {"workload": f"Deployment/{SPACE}/gone", "by": "a"}, 400, "there is no"),
         ("/v1/keep", {"workload": "a/b/c", "for": "soon", "by": "a"}, 400, "not a duration"),

@@ -5,22 +5,27 @@ from what was journalled with the stop, and from the rows of its last pods.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
 
 import msgspec
 
-from fallow.action_models import Action, Facts
+from fallow.action_models import Action, Facts, PendingResume
 from fallow.protocols import Views
 from fallow.resources import read_text
 from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 
-LOOKBACK = timedelta(days=7)
-"""A suspension is read for this long: as long as it can be undone (`actions.watch`)."""
+LOOKBACK = timedelta(days=14)
+"""A suspension is read for this long, as it can be undone (`actions.watch`, unless a site sets
+another), and for this long after its owner's request to resume it."""
 BEFORE = timedelta(hours=1)
 METADATA = "/metadata/"
 RESUMABLE_KINDS = frozenset({"Job", "JobSet", "MPIJob", "PyTorchJob", "RayJob", "VolcanoJob"})
 """Kinds that their controller's own handle suspends and starts again."""
+STOP_VERBS = frozenset({"suspend", "abort"})
+STALLED = "stalled_job"
+"""Kind of the findings of jobs that hang: what ends their reason depends on their incident."""
+StopReason = Literal["hang", "pressure", "idle"]
 
 
 class Suspension(msgspec.Struct, frozen=True):
@@ -29,6 +34,7 @@ class Suspension(msgspec.Struct, frozen=True):
     action: Action
     facts: Facts | None = None
     policy: Mapping[str, Any] = {}
+    pending_resume: PendingResume | None = None
 
     @property
     def key(self) -> WorkloadKey:
@@ -54,19 +60,56 @@ class Suspension(msgspec.Struct, frozen=True):
         )
 
     @property
+    def reason(self) -> StopReason:
+        """Return why it was stopped."""
+        if self.facts is not None and self.facts.finding.kind == STALLED:
+            return "hang"
+        text = self.policy.get("text") or {}
+        if text.get("on_pressure") or (text.get("match") or {}).get("over_quota"):
+            return "pressure"
+        return "idle"
+
+    @property
+    def is_of_job(self) -> bool:
+        """Return whether it suspended a job that can be resumed."""
+        decision = self.action.decision
+        return decision.verb in STOP_VERBS and self.key[2] in RESUMABLE_KINDS
+
+    def explain_no_request(self) -> str:
+        """Return why a request to resume it once it has room changes nothing; empty = it does."""
+        if self.is_of_kueue:
+            return "Kueue manages it: undone, it waits in its queue until it has room"
+        if self.reason == "hang":
+            return "it hung: it is resumed once its incident ended and it has room, unrequested"
+        if self.reason == "pressure":
+            return "it made room for others: it is resumed once nobody waits, unrequested"
+        return ""
+
+    @property
     def is_of_kueue(self) -> bool:
         """Return whether the stop went through a Workload of Kueue."""
         return any(change.target.kind == "Workload" for change in self.action.intent.changes)
 
 
-def read_suspensions(views: Views, now: datetime) -> list[Suspension]:
-    """Return the suspensions of jobs that stand at a time, oldest first."""
+def read_suspensions(
+    views: Views, now: datetime, until: datetime | None = None
+) -> list[Suspension]:
+    """Return the suspensions of jobs that stand at a time, oldest first.
+
+    `until`: rows of the journal before it count; none = those before now.
+    """
     sql = read_text("warehouse.queue", "suspensions.sql")
-    rows = views.query(sql, {"since": now - LOOKBACK, "until": now}).to_pylist()
-    suspensions = [
-        msgspec.json.decode(row["document"], type=Suspension, strict=False) for row in rows
-    ]
-    return [s for s in suspensions if s.key[2] in RESUMABLE_KINDS]
+    parameters = {"since": now - LOOKBACK, "until": until or now, "verbs": sorted(STOP_VERBS)}
+    suspensions = [_build_suspension(row) for row in views.query(sql, parameters).to_pylist()]
+    return [s for s in suspensions if s.is_of_job]
+
+
+def _build_suspension(row: Mapping[str, Any]) -> Suspension:
+    suspension = msgspec.json.decode(row["document"], type=Suspension, strict=False)
+    if row["requested_at"] is None:
+        return suspension
+    request = PendingResume(row["requested_by"], row["requested_at"].replace(tzinfo=UTC))
+    return msgspec.structs.replace(suspension, pending_resume=request)
 
 
 def read_last_pods(views: Views, suspension: Suspension) -> list[PodRecord]:

@@ -1,5 +1,6 @@
 -- Jobs that Fallow suspended and whose suspension stands at a time: the newest act on the workload
--- is that stop, it took effect, and neither its owner, a controller nor an undo took it back.
+-- is that stop, it took effect, and neither its owner, a controller nor an undo took it back. With
+-- the first request of its owner to resume it once it has room; the undo withdraws that too.
 WITH acts AS (
     SELECT
         cluster,
@@ -15,24 +16,30 @@ WITH acts AS (
         ) = 1
 ),
 
-ends AS (
+later_rows AS (
     SELECT
         cluster,
         about,
         arg_max(document ->> '$.result', seq) FILTER (WHERE kind = 'outcome') AS result,
-        bool_or(kind IN ('reversed', 'undo-started', 'object-gone')) AS is_over
+        bool_or(kind IN ('reversed', 'undo-started', 'object-gone')) AS is_over,
+        arg_min(actor, seq) FILTER (WHERE kind = 'resume-requested') AS requested_by,
+        min(ts) FILTER (WHERE kind = 'resume-requested') AS requested_at
     FROM action
     WHERE
-        kind IN ('outcome', 'reversed', 'undo-started', 'object-gone') AND ts < $until::TIMESTAMP
+        kind IN ('outcome', 'reversed', 'undo-started', 'object-gone', 'resume-requested')
+        AND ts < $until::TIMESTAMP
     GROUP BY cluster, about
 )
 
-SELECT acts.document
+SELECT
+    acts.document,
+    later_rows.requested_by,
+    later_rows.requested_at
 FROM acts
-INNER JOIN ends ON acts.cluster = ends.cluster AND acts.about = ends.about
+INNER JOIN later_rows ON acts.cluster = later_rows.cluster AND acts.about = later_rows.about
 WHERE
-    acts.ts >= $since::TIMESTAMP
-    AND acts.verb IN ('suspend', 'abort')
-    AND ends.result = 'done'
-    AND NOT ends.is_over
+    greatest(acts.ts, later_rows.requested_at) >= $since::TIMESTAMP
+    AND list_contains($verbs::VARCHAR[], acts.verb)
+    AND later_rows.result = 'done'
+    AND NOT later_rows.is_over
 ORDER BY acts.ts, acts.about

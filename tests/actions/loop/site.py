@@ -347,6 +347,14 @@ class Site:
         self.pass_time(minutes=3)
         return made
 
+    def job(self, name: str = "train") -> Object:
+        """Make a Job of one rank that runs, and name it idle."""
+        template = {"spec": {"restartPolicy": "Never", **pod_spec()}}
+        self.make("Job", name, {"parallelism": 1, "completions": 1, "template": template})
+        self.evidence.idle.append(("Job", name))
+        self.pass_time(minutes=3)
+        return self.get("Job", name)
+
     def job_set(self, name: str = "train") -> Object:
         """Make a JobSet of one rank that runs, and name it as the case."""
         pods = {"spec": {"restartPolicy": "Never", **pod_spec()}}
