@@ -27,6 +27,9 @@ PER_PART = 5_000_000
 """Maximum number of samples in memory at the same time, about 60 bytes each."""
 
 BUCKET_S = 300
+NAMED, LOW, FROZEN = 1, 2, 4
+"""Bits of five minutes: accounting wrote a row of `states.sql`, which is low, which is frozen."""
+
 LEAST_SAMPLES = 3
 """A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
 WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloads": []})
@@ -172,24 +175,10 @@ def add_states(
     still = frozen.classify_samples(samples)
     if not len(samples) or accounted[0] >= accounted[1]:
         return msgspec.structs.replace(samples, still=still)
-    bucket_us = BUCKET_S * MICRO
-    first = int(samples.at.min()) // bucket_us
-    wide = int(samples.at.max()) // bucket_us - first + 1
-    bucket = states["bucket_us"].to_numpy() // bucket_us - first
-    inside = (bucket >= 0) & (bucket < wide)
-    key = states["device"].to_numpy()[inside] * wide + bucket[inside]
-    wanted = samples.device * wide + samples.at // bucket_us - first
-    place = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
-    has_state = (key[place] == wanted) if len(key) else np.zeros(len(samples), dtype=bool)
-
-    def flag(name: str) -> np.ndarray[Any, Any]:
-        values = states[name].to_numpy()[inside]
-        flagged: np.ndarray[Any, Any] = has_state & values[place] if len(key) else has_state
-        return flagged
-
-    stale, low = flag("frozen"), flag("low")
+    state = _find_states(samples, states)
+    stale, low = state & FROZEN != 0, state & LOW != 0
     # In a bucket with work the idle part is unknown.
-    works = has_state & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
+    works = (state != 0) & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
     unnamed = (samples.at < accounted[0]) | (samples.at >= accounted[1])
     activity = np.where(unnamed, samples.measures["activity"], np.nan)
     return msgspec.structs.replace(
@@ -198,6 +187,29 @@ def add_states(
         kind=np.where(works, CONFLICT, samples.kind).astype(np.int8),
         still=np.where(stale & (still == LIVE), ENERGY_STILL, still).astype(np.int8),
     )
+
+
+def _find_states(samples: DeviceSamples, states: pa.Table) -> np.ndarray[Any, Any]:
+    """Return, per sample, the `NAMED`, `LOW` and `FROZEN` bits of its five minutes; 0 = no row.
+
+    Each device and five minutes has a place of its own, so that millions of rows need no order.
+    """
+    bucket_us = BUCKET_S * MICRO
+    first = int(samples.at.min()) // bucket_us
+    wide = int(samples.at.max()) // bucket_us - first + 1
+    place = np.cumsum(np.diff(samples.device, prepend=samples.device[0]) != 0)
+    line = np.full(int(samples.device[-1]) + 1, -1)
+    line[samples.device] = place
+    device, bucket = states["device"].to_numpy(), states["bucket_us"].to_numpy() // bucket_us
+    inside = (device < len(line)) & (bucket >= first) & (bucket < first + wide)
+    inside[inside] = line[device[inside]] >= 0
+    at = line[device[inside]] * wide + bucket[inside] - first
+    bits = np.zeros((int(place[-1]) + 1) * wide, dtype=np.uint8)
+    bits[at] = NAMED
+    for name, bit in (("low", LOW), ("frozen", FROZEN)):
+        bits[at[states[name].to_numpy()[inside]]] |= bit
+    of_samples: np.ndarray[Any, Any] = bits[place * wide + samples.at // bucket_us - first]
+    return of_samples
 
 
 def load_statement(chosen: SampleQuery) -> str:

@@ -1,6 +1,7 @@
 -- Five minutes of `signal` that are not idle throughout. Under the rules `among` and `steady`
 -- (`low`) idle readings are work; in frozen ones nothing is known; in the others an active reading
--- is no blip of an idle stretch. Rows without any idle second have no idle reading.
+-- is no blip of an idle stretch. Rows without any idle second have no idle reading. A row for each
+-- holder of the device, in no order: they are millions.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,
@@ -11,8 +12,8 @@ WITH gpu AS (
 SELECT
     g.number::BIGINT AS device,
     epoch_us(r.bucket) AS bucket_us,
-    bool_or(coalesce(r.rule IN ('among', 'steady'), FALSE)) AS low,
-    bool_or(coalesce(r.rule = 'frozen', FALSE)) AS frozen
+    coalesce(r.rule IN ('among', 'steady'), FALSE) AS low,
+    coalesce(r.rule = 'frozen', FALSE) AS frozen
 FROM signal AS r
 INNER JOIN gpu AS g ON r.cluster = g.cluster AND r.device = g.device
 WHERE
@@ -22,5 +23,3 @@ WHERE
         r.rule IN ('among', 'steady', 'frozen', 'burst')
         OR (r.rule IS DISTINCT FROM 'stretch' AND r.idle_s > 0 AND r.low_s + r.busy_s > 0)
     )
-GROUP BY g.number, r.bucket
-ORDER BY device, bucket_us

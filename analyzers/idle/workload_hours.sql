@@ -1,23 +1,34 @@
 -- The hours in which workloads had devices allocated, and whether they were active in them: a
--- device from the exit threshold on, a busy or recently used kernel, or served requests.
-WITH device_hours AS (
+-- device from the exit threshold on, a busy or recently used kernel, or served requests. Millions
+-- of rows are grouped and sorted by a workload's number, not by its four names.
+WITH holders AS (
     SELECT
-        a.cluster,
-        a.namespace,
-        a.workload_kind,
-        a.workload,
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        pod,
+        device,
+        start AS from_at,
+        coalesce("end", $until) AS to_at,
+        dense_rank() OVER (ORDER BY cluster, namespace, workload_kind, workload) AS number
+    FROM allocation
+    WHERE start < $until AND coalesce("end", $until) > $since
+),
+
+device_hours AS (
+    SELECT
+        a.number,
         r.bucket,
-        max(coalesce(r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0, false)) AS computes,
-        sum(r.act_n) AS samples
-    FROM allocation AS a
+        max(coalesce(r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0, false)) AS computes
+    FROM holders AS a
     INNER JOIN rollup_1h AS r
         ON
             a.cluster = r.cluster AND a.device = r.device
-            AND a.start <= r.bucket AND coalesce(a."end", $until) >= r.bucket + INTERVAL 1 HOUR
-    WHERE
-        r.bucket >= $since AND r.bucket + INTERVAL 1 HOUR <= $until
-        AND a.start < $until AND coalesce(a."end", $until) > $since
-    GROUP BY ALL
+            AND a.from_at <= r.bucket AND a.to_at >= r.bucket + INTERVAL 1 HOUR
+    WHERE r.bucket >= $since AND r.bucket + INTERVAL 1 HOUR <= $until
+    GROUP BY a.number, r.bucket
+    HAVING sum(r.act_n) > 0
 ),
 
 pods AS (
@@ -25,18 +36,13 @@ pods AS (
         cluster,
         namespace,
         pod,
-        workload_kind,
-        workload
-    FROM allocation
-    WHERE start < $until AND coalesce("end", $until) > $since
+        number
+    FROM holders
 ),
 
 intents AS (
     SELECT
-        p.cluster,
-        p.namespace,
-        p.workload_kind,
-        p.workload,
+        p.number,
         time_bucket(INTERVAL 1 HOUR, n.ts) AS bucket
     FROM notebook_sample AS n
     INNER JOIN pods AS p ON n.cluster = p.cluster AND n.namespace = p.namespace AND n.pod = p.pod
@@ -49,27 +55,31 @@ intents AS (
         )
     UNION
     SELECT
-        p.cluster,
-        p.namespace,
-        p.workload_kind,
-        p.workload,
+        p.number,
         time_bucket(INTERVAL 1 HOUR, s.ts) AS bucket
     FROM pod_sample AS s
     INNER JOIN pods AS p ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
     WHERE s.ts >= $since AND s.ts < $until AND s.requests_per_s > 0
+),
+
+workloads AS (
+    SELECT DISTINCT
+        number,
+        cluster,
+        namespace,
+        workload_kind,
+        workload
+    FROM holders
 )
 
 SELECT
-    h.cluster,
-    h.namespace,
-    h.workload_kind,
-    h.workload,
+    w.cluster,
+    w.namespace,
+    w.workload_kind,
+    w.workload,
     epoch_us(h.bucket) AS hour,
     h.computes OR i.bucket IS NOT null AS active
 FROM device_hours AS h
-LEFT JOIN intents AS i
-    ON
-        h.cluster = i.cluster AND h.namespace = i.namespace
-        AND h.workload_kind = i.workload_kind AND h.workload = i.workload AND h.bucket = i.bucket
-WHERE h.samples > 0
-ORDER BY h.cluster, h.namespace, h.workload_kind, h.workload, h.bucket
+INNER JOIN workloads AS w ON h.number = w.number
+LEFT JOIN intents AS i ON h.number = i.number AND h.bucket = i.bucket
+ORDER BY h.number, h.bucket
