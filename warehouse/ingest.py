@@ -21,8 +21,10 @@ from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
 from fallow.tables import Batch
 from warehouse.addresses import resolve_nodes
+from warehouse.catalog import CatalogLocation
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
+from warehouse.stages.files import store_rows
 from warehouse.storage import get_storage
 from warehouse.tiers import drop_archived
 
@@ -94,11 +96,10 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
                     sent = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
-                put = _append_rows if get_storage(table).mode == "append" else upsert_rows
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
-                new = put(cursor, table, rows) if rows.num_rows else 0
+                new = _put_rows(cursor, warehouse.place, table, rows)
                 cursor.unregister("incoming")
                 if table == "sample" and new:
                     dirty = mark_buckets(cursor, rows, dirty)
@@ -155,16 +156,30 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
     return Batch(batch.table, rows, times_checked=True)
 
 
-def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+def _put_rows(
+    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
+) -> int:
+    if not rows.num_rows:
+        return 0
+    if get_storage(table).mode == "append":
+        return _append_rows(cursor, place, table, rows)
+    return upsert_rows(cursor, table, rows)
+
+
+def _append_rows(
+    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
+) -> int:
     keys = tables.get_key(table)
     span = _bound_range(table, rows)
-    source = "incoming" if _is_distinct(rows, keys) else f"({_select_first(table)})"
+    distinct = _is_distinct(rows, keys)
+    source = "incoming" if distinct else f"({_select_first(table)})"
     if span:
         there = " AND ".join(span)
         result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
         if not _count_changes(result):
-            # No row of that time is stored yet, as for every first delivery: no join is needed. One
-            # thread reads a stream, which costs a quarter less for some thousand rows.
+            # No row of that time is stored yet, as for every first delivery: no join is needed.
+            if distinct:
+                return store_rows(cursor, place, table, rows)
             cursor.register("incoming", rows.to_reader())
             return _count_changes(
                 cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')

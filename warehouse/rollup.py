@@ -24,7 +24,6 @@ from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
-from warehouse.catalog import CatalogLocation
 from warehouse.owner_buckets import RolledSamples, reduce_samples
 from warehouse.owner_hours import reduce_hours
 from warehouse.sample_validity import (
@@ -33,7 +32,7 @@ from warehouse.sample_validity import (
     UNKNOWN_INTERVAL_S,
     VALIDITY,
 )
-from warehouse.stages.files import add_files, remove_files, write_sorted
+from warehouse.stages.files import store_rows
 from warehouse.statements import write_literal
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
@@ -57,10 +56,6 @@ MOST_ROWS = 240_000
 """At most so many rows of `rollup_5m`: at intervals of five minutes each sample has its own."""
 MOST_CHUNKS = 360
 """The longest part, as a multiple of the shortest: 30 days."""
-
-FILE_ROWS = 20_000
-"""From so many rows on the rollup writes the file itself, which takes a third of the time. A query
-of a small site reads only files that the engine wrote without asking the catalog for each."""
 
 BATCH_ROWS = 262_144
 """Samples that leave the engine at once: their texts are numbered before the next ones come."""
@@ -233,9 +228,9 @@ def _refresh_buckets(
     if (start, end) != (hours["first"], hours["last"]):
         rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
     _delete_rows(cursor, "rollup_5m", where, only)
-    _store_rows(cursor, warehouse.place, "rollup_5m", rolled.rows)
+    store_rows(cursor, warehouse.place, "rollup_5m", rolled.rows)
     _delete_rows(cursor, "rollup_1h", hours, only)
-    _store_rows(cursor, warehouse.place, "rollup_1h", reduce_hours(rows, count_threads(cursor)))
+    store_rows(cursor, warehouse.place, "rollup_1h", reduce_hours(rows, count_threads(cursor)))
     devices = describe_devices(cursor, rolled.devices)
     changed = hours["first"] - HOUR, hours["last"]
     if devices.num_rows:
@@ -250,22 +245,6 @@ def _refresh_buckets(
     dirty.mark_hours(cursor, *changed)
     cursor.execute(f"DROP TABLE IF EXISTS temp.{TOUCHED_SAMPLE}")
     cursor.unregister("model")
-
-
-def _store_rows(
-    cursor: "duckdb.DuckDBPyConnection", place: CatalogLocation, table: str, rows: pa.Table
-) -> None:
-    if rows.num_rows >= FILE_ROWS and not place.remote:
-        files = write_sorted(cursor, place, table, rows)
-        try:
-            add_files(cursor, files)
-        except BaseException:
-            remove_files(files)
-            raise
-        return
-    cursor.register("rolled", rows)
-    cursor.execute(f"INSERT INTO {table} BY NAME FROM rolled")
-    cursor.unregister("rolled")
 
 
 def _read_rest_of_hours(

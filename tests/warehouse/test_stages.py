@@ -16,14 +16,14 @@ from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
 from tests.warehouse.stage_tasks import find_window
-from warehouse import maintenance, rollup, signals
+from warehouse import maintenance, signals
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
 from warehouse.rollup import list_due, roll_up
 from warehouse.runners.local import LocalRunner
 from warehouse.runners.slices import StageError
-from warehouse.stages import ledger_stage, rollup_stage
+from warehouse.stages import files, ledger_stage, rollup_stage
 from warehouse.stages.files import StageFile
 from warehouse.stages.lease import PREFIX, hold_stage, is_stage_running
 from warehouse.stages.ledger_stage import write_ledger_stage
@@ -159,7 +159,7 @@ def test_slices_of_hours_and_devices_store_what_one_process_stores(
 def roll_up_to_files(wh: Warehouse) -> None:
     """Roll up in this process as with many rows, which it writes to files itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollup, "FILE_ROWS", 1)
+        patch.setattr(files, "FILE_ROWS", 1)
         roll_up(wh)
 
 
@@ -184,12 +184,12 @@ def test_registered_files_are_compacted_by_day_and_replaced_as_others(
     maintenance.compact_warehouse(wh)
     assert_equal(whole[0], read_rolled(wh))
     with wh.snapshot() as cursor:
-        files = cursor.execute(
+        paths = cursor.execute(
             "SELECT f.path FROM __ducklake_metadata_lake.ducklake_data_file AS f"
             " JOIN __ducklake_metadata_lake.ducklake_table AS t USING (table_id)"
             " WHERE table_name = 'rollup_5m' AND f.end_snapshot IS NULL"
         ).fetchall()
-    assert sorted(path.rpartition("/")[0] for (path,) in files) == [
+    assert sorted(path.rpartition("/")[0] for (path,) in paths) == [
         "year=2026/month=11/day=19",
         "year=2026/month=11/day=20",
     ]
@@ -208,11 +208,11 @@ def test_files_of_a_roll_up_that_fails_are_removed(
     before = list_data_files(wh)
     written: list[StageFile] = []
 
-    def refuse(_: object, files: Sequence[StageFile]) -> int:
-        written.extend(files)
+    def refuse(_: object, new: Sequence[StageFile]) -> int:
+        written.extend(new)
         raise TemporaryError("the catalog is not reachable")
 
-    monkeypatch.setattr(rollup, "add_files", refuse)
+    monkeypatch.setattr(files, "add_files", refuse)
     with pytest.raises(TemporaryError):
         roll_up_to_files(wh)
     assert {file.table for file in written} == {"rollup_5m"}
