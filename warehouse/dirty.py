@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fallow.window import Window
+from warehouse.late_devices import Marks, SampleMarks, list_few_devices
 from warehouse.sample_validity import VALIDITY
 from warehouse.steps import load_step
 
@@ -23,15 +24,13 @@ HOUR = timedelta(hours=1)
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
 
-Marks = frozenset[tuple[str, datetime]]
-"""(cluster, bucket) pairs that are known to be marked in the lake."""
 
-
-def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_before: Marks) -> Marks:
+def mark_buckets(
+    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_before: Marks
+) -> SampleMarks:
     """Mark the buckets of sample rows, and the next one where a sample is still valid in it.
 
     Buckets in `marked_before` need no query: most samples are in a bucket that is marked already.
-    Returns `marked_before` with the new marks.
     """
     step = int(BUCKET.total_seconds() * 1e6)
     ts = rows.column("ts").to_numpy().astype("datetime64[us]").astype(np.int64)
@@ -46,30 +45,52 @@ def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, marked_befor
         }
     )
     spoken = spoken.group_by(["cluster", "bucket"], use_threads=False).aggregate([])
-    marks = zip(
-        spoken.column("cluster").to_pylist(), spoken.column("bucket").to_pylist(), strict=True
+    own = frozenset(
+        zip(spoken.column("cluster").to_pylist(), spoken.column("bucket").to_pylist(), strict=True)
     )
-    new = frozenset(marks) - marked_before
+    new, added = own - marked_before, None
     if new:
         names, buckets = zip(*sorted(new), strict=True)
         cursor.register(
             "marks", pa.table({"cluster": names, "bucket": pa.array(buckets, pa.timestamp("us"))})
         )
-        cursor.execute(
+        added = cursor.execute(
             "INSERT INTO dirty BY NAME SELECT * FROM marks ANTI JOIN dirty USING (cluster, bucket)"
-        )
+        ).fetchone()
         cursor.unregister("marks")
-    return marked_before | new
+    fresh = new if added and added[0] == len(new) else frozenset()
+    return SampleMarks(marked_before | new, own, fresh, list_few_devices(rows))
+
+
+def clear_buckets(
+    cursor: duckdb.DuckDBPyConnection,
+    cluster: str,
+    first: datetime,
+    last: datetime,
+    but: str = "false",
+) -> None:
+    """Clear the marks of buckets in [first, last), but those of the SQL condition `but`."""
+    # One expression that no file's statistics answer: for so few rows, finding out which files to
+    # read takes longer than reading them.
+    cursor.execute(
+        'DELETE FROM dirty WHERE CASE WHEN "cluster" = $cluster'
+        f" THEN bucket >= $first AND bucket < $last AND NOT ({but}) ELSE false END",
+        {"cluster": cluster, "first": first, "last": last},
+    )
 
 
 def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
     """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again."""
-    cursor.execute(
-        "INSERT INTO unposted BY NAME"
-        " SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
+    unmarked = cursor.execute(
+        "SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
         " EXCEPT SELECT bucket FROM unposted",
         {"start": start, "end": end},
-    )
+    ).to_arrow_table()
+    # Most hours are marked already, and a statement that inserts nothing costs the lake as much.
+    if unmarked.num_rows:
+        cursor.register("unmarked", unmarked)
+        cursor.execute("INSERT INTO unposted BY NAME FROM unmarked")
+        cursor.unregister("unmarked")
 
 
 def mark_reassigned_hours(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:

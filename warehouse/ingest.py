@@ -21,10 +21,10 @@ from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
 from fallow.tables import Batch
 from warehouse.addresses import resolve_nodes
-from warehouse.catalog import CatalogLocation
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
-from warehouse.stages.files import store_rows
+from warehouse.late_devices import SampleMarks
+from warehouse.stages.files import ROW_GROUP, NewFiles
 from warehouse.storage import get_storage
 from warehouse.tiers import drop_archived
 
@@ -36,6 +36,10 @@ _LATEST = {"last_seen", "done_until"}
 _MODELLED = {"node", "rate"}
 """Tables whose `gpu_model` comes from labels and settings, which spell it differently."""
 
+
+SCRAPE_ROWS = 5_000
+"""From so many rows on, up to a row group, Arrow writes the file. In one row group the order of the
+rows does not matter to a query; with fewer rows the engine takes as long."""
 
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
@@ -90,8 +94,12 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
     # No day younger than this can be in the cold tier, whatever value raw_days has or had.
     recent = (warehouse.clock() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
     with warehouse.turn:
-        dirty = warehouse.dirty
-        with warehouse.transaction() as cursor:
+        marks = SampleMarks(warehouse.dirty)
+        with (
+            warehouse.late.clear_on_error(),
+            warehouse.transaction() as cursor,
+            NewFiles(cursor, warehouse.place) as files,
+        ):
             # Read which node an address belongs to before the rows with the address are written.
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
@@ -99,12 +107,12 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
-                new = _put_rows(cursor, warehouse.place, table, rows)
+                new = _put_rows(cursor, files, table, rows)
                 cursor.unregister("incoming")
                 if table == "sample" and new:
-                    dirty = mark_buckets(cursor, rows, dirty)
+                    marks = mark_buckets(cursor, rows, marks.stored)
                 added += new
-        warehouse.keep_dirty(dirty)
+        warehouse.keep_dirty(marks)
     return added
 
 
@@ -157,17 +165,17 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
 
 
 def _put_rows(
-    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
+    cursor: duckdb.DuckDBPyConnection, files: NewFiles, table: str, rows: pa.Table
 ) -> int:
     if not rows.num_rows:
         return 0
     if get_storage(table).mode == "append":
-        return _append_rows(cursor, place, table, rows)
+        return _append_rows(cursor, files, table, rows)
     return upsert_rows(cursor, table, rows)
 
 
 def _append_rows(
-    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
+    cursor: duckdb.DuckDBPyConnection, files: NewFiles, table: str, rows: pa.Table
 ) -> int:
     keys = tables.get_key(table)
     span = _bound_range(table, rows)
@@ -178,8 +186,8 @@ def _append_rows(
         result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
         if not _count_changes(result):
             # No row of that time is stored yet, as for every first delivery: no join is needed.
-            if distinct:
-                return store_rows(cursor, place, table, rows)
+            if distinct and rows.num_rows <= ROW_GROUP:
+                return files.store(table, rows, SCRAPE_ROWS)
             cursor.register("incoming", rows.to_reader())
             return _count_changes(
                 cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')

@@ -34,9 +34,9 @@ from warehouse import catalog, ingest, schema, sql_access, statements, totals
 from warehouse.cold_reach import find_place
 from warehouse.data_files import LakeFiles
 from warehouse.data_objects import open_lake_files
-from warehouse.dirty import Marks
 from warehouse.failures import StoreAwayError, explain_errors
 from warehouse.ingest import IngestResult
+from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
 from warehouse.views import ViewSchemas
@@ -72,6 +72,7 @@ class Warehouse:
         self._files = files
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
+        self.late = LateDevices()
         self._write = write
         self._writing = False
 
@@ -335,10 +336,11 @@ class Warehouse:
                 self._writing = False
                 cursor.close()
 
-    def keep_dirty(self, marks: Marks) -> None:
+    def keep_dirty(self, marks: SampleMarks) -> None:
         """Keep marks that are committed; with several writing processes no process knows them."""
         if self.place.embedded:
-            self.dirty = marks
+            self.dirty = marks.stored
+            self.late.note(marks)
 
     def replace(
         self,

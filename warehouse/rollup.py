@@ -24,6 +24,7 @@ from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
+from warehouse.late_devices import MOST_DEVICES
 from warehouse.owner_buckets import RolledSamples, reduce_samples
 from warehouse.owner_hours import reduce_hours
 from warehouse.sample_validity import (
@@ -32,7 +33,7 @@ from warehouse.sample_validity import (
     UNKNOWN_INTERVAL_S,
     VALIDITY,
 )
-from warehouse.stages.files import store_rows
+from warehouse.stages.files import NewFiles
 from warehouse.statements import write_literal
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
@@ -63,8 +64,8 @@ BATCH_ROWS = 262_144
 MERGE_GAP = timedelta(minutes=30)
 """Dirty buckets closer together than this are refreshed in one transaction, which is cheaper."""
 
-FEW, FEW_SHARE = 500, 0.2
-"""If at most so many devices of a part, and at most this share of them, have late samples, only
+FEW_SHARE = 0.2
+"""If at most `MOST_DEVICES` of a part, and at most this share of them, have late samples, only
 these devices are rolled up."""
 
 TOUCHED_SAMPLE = "touched_sample"
@@ -79,6 +80,12 @@ class BucketRange(msgspec.Struct, frozen=True):
     cluster: str
     start: datetime
     end: datetime
+    marks: tuple[datetime, ...] = ()
+    """The marked buckets."""
+    devices: int = 0
+    """How many devices the cluster had when the marks were read; 0: unknown."""
+    interval_s: float | None = None
+    """The longest known scrape interval of these devices."""
 
 
 def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
@@ -94,10 +101,13 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
         TemporaryError: a later call may succeed (disk full, catalog not reachable); dirty
             buckets stay dirty.
     """
-    buckets = 0
+    buckets, is_first = 0, True
     due = list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
     for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
+        if not (is_first and warehouse.place.embedded):
+            # Another writer or the part before may have changed the devices.
+            stretch = msgspec.structs.replace(stretch, devices=0)  # noqa: PLW2901
         try:
             with warehouse.transaction() as cursor:
                 _refresh(warehouse, cursor, stretch, whole=window is not None)
@@ -110,23 +120,25 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
             )
             continue
         buckets += round((stretch.end - stretch.start) / BUCKET)
+        is_first = False
     return buckets
 
 
 def list_due(warehouse: "Warehouse") -> list[BucketRange]:
     """Return the buckets that are marked, and those that their samples reach, joined if close."""
-    marks = warehouse.query(load_step("rollup/marks"))
+    with warehouse.snapshot() as cursor:
+        marks = cursor.execute(load_step("rollup/marks")).fetchall()
     ranges: list[BucketRange] = []
-    for cluster, bucket, interval_s in zip(
-        *(marks[name].to_pylist() for name in ("cluster", "bucket", "interval_s")), strict=True
-    ):
+    for cluster, bucket, interval_s, devices in marks:
         start = floor_time(bucket, BUCKET)
         end = start + BUCKET + _compute_reach(interval_s)
         last = ranges[-1] if ranges else None
         if last is not None and last.cluster == cluster and start <= last.end + MERGE_GAP:
-            ranges[-1] = BucketRange(cluster, last.start, max(end, last.end))
+            ranges[-1] = msgspec.structs.replace(
+                last, end=max(end, last.end), marks=(*last.marks, bucket)
+            )
         else:
-            ranges.append(BucketRange(cluster, start, end))
+            ranges.append(BucketRange(cluster, start, end, (bucket,), devices, interval_s))
     return ranges
 
 
@@ -165,7 +177,7 @@ def _split_chunks(warehouse: "Warehouse", stretches: list[BucketRange]) -> Itera
         start, length = stretch.start, _compute_length(warehouse, stretch)
         while start < stretch.end:
             end = min(floor_time(start, length) + length, stretch.end)
-            yield BucketRange(stretch.cluster, start, end)
+            yield msgspec.structs.replace(stretch, start=start, end=end)
             start = end
 
 
@@ -176,7 +188,12 @@ def _compute_length(warehouse: "Warehouse", stretch: BucketRange) -> timedelta:
         "SELECT coalesce(sum(greatest(interval_s / $bucket_s, 1)), 0) AS samples,"
         " coalesce(sum(interval_s / $bucket_s), 0) AS buckets FROM sample"
         ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
-        {**msgspec.structs.asdict(stretch), "bucket_s": BUCKET.total_seconds()},
+        {
+            "cluster": stretch.cluster,
+            "start": stretch.start,
+            "end": stretch.end,
+            "bucket_s": BUCKET.total_seconds(),
+        },
     ).to_pylist()
     share = CHUNK / (stretch.end - stretch.start)
     samples, rows = (max(counts[name] * share, 1) for name in ("samples", "buckets"))
@@ -197,8 +214,8 @@ def _refresh(
     for table in tiers.ROLLED:
         files += state.overlap(table, *hours)
     seen = msgspec.structs.replace(state, cold=tuple(f for f in state.cold if f[1] in files))
-    with warehouse.reading_files(files):
-        _refresh_buckets(warehouse, cursor, stretch, seen, whole=whole)
+    with warehouse.reading_files(files), NewFiles(cursor, warehouse.place) as new:
+        _refresh_buckets(warehouse, cursor, stretch, seen, new, whole=whole)
 
 
 def _refresh_buckets(
@@ -206,6 +223,7 @@ def _refresh_buckets(
     cursor: "duckdb.DuckDBPyConnection",
     stretch: BucketRange,
     seen: TierState,
+    files: NewFiles,
     *,
     whole: bool,
 ) -> None:
@@ -214,10 +232,14 @@ def _refresh_buckets(
     hours = {**where, "first": floor_time(start, HOUR), "last": ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
-    touched = None if whole else _find_touched(cursor, seen, where)
+    touched = None if whole else _find_late(warehouse, cursor, stretch, seen)
+    warehouse.late.forget(cluster, start, end)
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     samples = f"FROM ({select_samples(seen)}){only}"
-    lookback, models = read_reach(cursor, samples, where, keep=touched is not None)
+    longest_s = stretch.interval_s if stretch.devices else read_interval(cursor, cluster)
+    lookback, models = read_reach(
+        cursor, samples, where, longest_s=longest_s, keep=touched is not None
+    )
     cursor.register("model", read_model_facts(models))
     span = {"cluster": cluster, "since": start - lookback, "until": end}
     if touched is not None:
@@ -228,19 +250,16 @@ def _refresh_buckets(
     if (start, end) != (hours["first"], hours["last"]):
         rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
     _delete_rows(cursor, "rollup_5m", where, only)
-    store_rows(cursor, warehouse.place, "rollup_5m", rolled.rows)
+    files.store("rollup_5m", rolled.rows)
     _delete_rows(cursor, "rollup_1h", hours, only)
-    store_rows(cursor, warehouse.place, "rollup_1h", reduce_hours(rows, count_threads(cursor)))
+    files.store("rollup_1h", reduce_hours(rows, count_threads(cursor)))
     devices = describe_devices(cursor, rolled.devices)
     changed = hours["first"] - HOUR, hours["last"]
     if devices.num_rows:
         changed = widen_to_lifetimes(cursor, devices, *changed)
         # Telemetry may arrive before the inventory that has the node of an address.
         ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
-    cursor.execute(
-        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
-        where,
-    )
+    dirty.clear_buckets(cursor, **where)
     # Whether the end of an hour is idle is known only when the next hour's stretch is known.
     dirty.mark_hours(cursor, *changed)
     cursor.execute(f"DROP TABLE IF EXISTS temp.{TOUCHED_SAMPLE}")
@@ -252,8 +271,8 @@ def _read_rest_of_hours(
 ) -> pa.Table:
     """Return the stored `rollup_5m` rows of whole hours but those of the stretch."""
     rows = cursor.execute(
-        'FROM rollup_5m WHERE "cluster" = $cluster AND bucket >= $since AND bucket < $until'
-        f" AND NOT (bucket >= $first AND bucket < $last){only.replace('WHERE', 'AND')}",
+        f"FROM rollup_5m WHERE {_write_owners(only)} AND bucket >= $since AND bucket < $until"
+        " AND NOT (bucket >= $first AND bucket < $last)",
         {**where, "since": hours["first"], "until": hours["last"]},
     ).to_arrow_table()
     schema = tables.get_schema("rollup_5m")
@@ -277,10 +296,24 @@ def widen_to_lifetimes(
     )
 
 
+def _find_late(
+    warehouse: "Warehouse",
+    cursor: "duckdb.DuckDBPyConnection",
+    stretch: BucketRange,
+    seen: TierState,
+) -> list[str] | None:
+    """Return the devices to roll up again where few have late samples; None for all devices."""
+    cluster, first, last = stretch.cluster, stretch.start, stretch.end
+    late = warehouse.late.find(cluster, stretch.marks, first, last) if stretch.devices else None
+    if late is None:
+        return _find_touched(cursor, seen, {"cluster": cluster, "first": first, "last": last})
+    return sorted(late) if 0 < len(late) <= FEW_SHARE * stretch.devices else None
+
+
 def _find_touched(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> list[str] | None:
-    """Return the devices to roll up again where few have late samples; None for all devices."""
+    """Return the devices whose samples differ from what was rolled up; None for all devices."""
     if where["last"] - where["first"] > MERGE_GAP:
         # Comparing the samples of a long stretch takes time: not where nothing was rolled up yet.
         stored = cursor.execute(
@@ -295,19 +328,31 @@ def _find_touched(
     devices = result.to_arrow_table()
     touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
     # Literals in the statement let the engine skip the files of other devices.
-    return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
+    most = min(MOST_DEVICES, FEW_SHARE * devices.num_rows)
+    return touched if 0 < len(touched) <= most else None
+
+
+def read_interval(cursor: "duckdb.DuckDBPyConnection", cluster: str) -> float | None:
+    """Return the longest known scrape interval of a cluster's devices, in seconds."""
+    row = cursor.execute(load_step("rollup/interval"), {"cluster": cluster}).fetchone()
+    return row[0] if row else None
 
 
 def read_reach(
-    cursor: "duckdb.DuckDBPyConnection", samples: str, where: dict[str, Any], *, keep: bool = False
+    cursor: "duckdb.DuckDBPyConnection",
+    samples: str,
+    where: dict[str, Any],
+    *,
+    longest_s: float | None = None,
+    keep: bool = False,
 ) -> tuple[timedelta, list[str]]:
     """Return how far before a stretch samples still count, and the model strings since then.
 
-    `samples`: the SELECT of the device samples. `keep`: they are few, and become a temporary table,
-    because each scan of the lake's table asks the catalog and opens the files again.
+    `samples`: the SELECT of the device samples. `longest_s`: the longest known scrape interval of
+    the cluster's devices. `keep`: the samples are few, and become a temporary table, because each
+    scan of the lake's table asks the catalog and opens the files again.
     """
-    longest = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
-    lookback = _compute_reach(longest[0] if longest else None)
+    lookback = _compute_reach(longest_s)
     read = f"FROM {TOUCHED_SAMPLE}" if keep else samples
     sources = f"WITH device_sample AS NOT MATERIALIZED ({read}) {load_step('rollup/sources')}"
     while True:
@@ -366,10 +411,17 @@ def _delete_rows(
     cursor: "duckdb.DuckDBPyConnection", table: str, where: dict[str, Any], only: str
 ) -> None:
     cursor.execute(
-        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last'
-        + only.replace("WHERE", "AND"),
+        f"DELETE FROM {table} WHERE {_write_owners(only)} AND bucket >= $first AND bucket < $last",
         where,
     )
+
+
+def _write_owners(only: str) -> str:
+    """Return the SQL condition of the rows of a cluster, or of few of its devices."""
+    if not only:
+        return '"cluster" = $cluster'
+    # The devices select the files well. A second column would cost the lake a third more.
+    return f'concat("cluster") = $cluster{only.replace("WHERE", "AND")}'
 
 
 def read_model_facts(models: list[str]) -> pa.Table:

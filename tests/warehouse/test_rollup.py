@@ -13,6 +13,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import rollup
 from warehouse.lake import Warehouse
+from warehouse.late_devices import LateDevices
 from warehouse.rollup import roll_up
 
 START = datetime(2026, 11, 20, 6, 0)  # noqa: DTZ001
@@ -244,17 +245,28 @@ def test_late_rows_refresh_as_if_they_had_come_in_time(
             assert wh.query(order).to_pylist() == straight.query(order).to_pylist()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 def test_late_rows_of_one_device_are_rolled_up_alone_and_alike(
-    settings: Settings, wh: Warehouse, now: datetime, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    wh: Warehouse,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+    restarted: bool,
 ) -> None:
     touched: list[list[str] | None] = []
-    found = rollup._find_touched
+    compared: list[list[str] | None] = []
+    find_late, find_touched = rollup._find_late, rollup._find_touched
 
-    def noted(*given: Any) -> list[str] | None:
-        touched.append(found(*given))
+    def note_late(*given: Any) -> list[str] | None:
+        touched.append(find_late(*given))
         return touched[-1]
 
-    monkeypatch.setattr(rollup, "_find_touched", noted)
+    def note_comparison(*given: Any) -> list[str] | None:
+        compared.append(find_touched(*given))
+        return compared[-1]
+
+    monkeypatch.setattr(rollup, "_find_late", note_late)
+    monkeypatch.setattr(rollup, "_find_touched", note_comparison)
     busy = {"gpu_util_pct": 90.0, "power_w": 500.0}
     rows = [
         look(60 * k, f"GPU-{d}", energy_mj=1000 * k, **(busy if d % 2 else {}))
@@ -265,8 +277,11 @@ def test_late_rows_of_one_device_are_rolled_up_alone_and_alike(
     wh.ingest([looks([r for r in rows if r not in late])])
     roll_up(wh)
     wh.ingest([looks(late)])
+    if restarted:  # a new writer knows no devices of the marks that it finds
+        wh.late = LateDevices()
     roll_up(wh)
     assert touched == [None, ["GPU-3"]]
+    assert compared == ([None, ["GPU-3"]] if restarted else [None])
     other = settings.model_copy(update={"home": settings.home / "other"})
     with Warehouse.open(other, write=True, clock=lambda: now) as straight:
         straight.ingest([looks(rows)])

@@ -16,7 +16,7 @@ from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
 from tests.warehouse.stage_tasks import find_window
-from warehouse import maintenance, signals
+from warehouse import ingest, maintenance, signals
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
@@ -218,6 +218,21 @@ def test_files_of_a_roll_up_that_fails_are_removed(
     assert {file.table for file in written} == {"rollup_5m"}
     assert list_data_files(wh) == before
     assert read_marks(wh)[0] > 0, "the buckets are still due"
+
+
+def test_the_file_of_a_scrape_that_is_not_stored_is_removed(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, scrape = list_data_files(wh), build_samples("new", range(1), devices=4)
+    monkeypatch.setattr(ingest, "SCRAPE_ROWS", 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "mark_buckets", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            wh.ingest([scrape])
+    assert list_data_files(wh) == before
+    assert wh.ingest([scrape]).added == 4
+    assert len(list_data_files(wh) - before) == 1
+    assert wh.ingest([scrape]).duplicates == 4
 
 
 def test_samples_that_come_after_the_snapshot_are_not_lost(wh: Warehouse, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 -- Devices of a stretch that are new, or whose samples are newer or older than the table's
 -- (`sampled_devices.py`). A device weighs one GPU; a MIG instance weighs its compute slices (the
--- first digit of its profile) over those of its GPU model.
+-- first digit of its profile) over those of its GPU model. `concat` hides the keys of the table
+-- from the lake, which would first search the statistics of its few files: twice the time.
 SELECT
     n.cluster,
     n.device,
@@ -24,7 +25,7 @@ SELECT
     n.last_seen
 FROM sampled_device AS n
 LEFT JOIN model AS m ON n.model = m.model
-LEFT JOIN device AS d ON n.cluster = d.cluster AND n.device = d.device
+LEFT JOIN device AS d ON n.cluster = concat(d.cluster) AND n.device = concat(d.device)
 WHERE
     d.weight IS NULL
     OR n.last_seen > d.last_seen

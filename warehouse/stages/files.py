@@ -5,7 +5,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import msgspec
@@ -24,8 +25,9 @@ from warehouse.storage import get_storage
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-FILE_ROWS = 5_000
-"""From so many rows on a file is written here. Below it the engine takes as long."""
+FILE_ROWS = 20_000
+"""From so many rows on a file is written here. A query of a small site reads only files that the
+engine wrote without asking the catalog for each."""
 ROW_GROUP = 122_880
 """Rows of a row group, as the engine writes them."""
 _VALUES = "__ducklake_metadata_lake.ducklake_file_partition_value"
@@ -62,25 +64,48 @@ def write_rows(
         cursor.execute("DROP TABLE temp.stage_row")
 
 
-def store_rows(
-    cursor: duckdb.DuckDBPyConnection, place: CatalogLocation, table: str, rows: pa.Table
-) -> int:
-    """Insert rows into a table in the cursor's transaction, which syncs new files; return how many.
+class NewFiles:
+    """The data files of one transaction that were written here, not by the lake.
 
-    Many rows of a local lake are written here: the lake's INSERT takes two to three times as long.
+    with NewFiles(cursor, place) as files:
+        files.store("sample", rows)
+
+    The lake removes its own files when a transaction is rolled back; these are removed where the
+    block raises. Use it inside of the transaction: what a failed commit leaves is not known.
     """
-    if rows.num_rows >= FILE_ROWS and not place.remote:
-        files = write_arrow(cursor, place, table, rows)
-        try:
-            return add_files(cursor, files)
-        except BaseException:
-            remove_files(files)
-            raise
-    # One thread reads a stream, which costs a quarter less for some thousand rows.
-    cursor.register("inserted", rows.to_reader() if rows.num_rows < FILE_ROWS else rows)
-    cursor.execute(f'INSERT INTO "{table}" BY NAME FROM inserted')
-    cursor.unregister("inserted")
-    return int(rows.num_rows)
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, place: CatalogLocation) -> None:
+        self._cursor = cursor
+        self._place = place
+        self._files: list[StageFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            remove_files(self._files)
+
+    def store(self, table: str, rows: pa.Table, least: int | None = None) -> int:
+        """Insert rows into a table; the transaction syncs new files. Return how many.
+
+        From `least` (`FILE_ROWS`) rows on a local lake's file is written here, in the order of the
+        rows: the lake's INSERT takes two to three times as long.
+        """
+        if rows.num_rows >= (FILE_ROWS if least is None else least) and not self._place.remote:
+            files = write_arrow(self._cursor, self._place, table, rows)
+            self._files += files
+            return add_files(self._cursor, files)
+        # One thread reads a stream, which costs a quarter less for some thousand rows.
+        self._cursor.register("stored", rows.to_reader() if rows.num_rows < ROW_GROUP else rows)
+        self._cursor.execute(f'INSERT INTO "{table}" BY NAME FROM stored')
+        self._cursor.unregister("stored")
+        return int(rows.num_rows)
 
 
 def write_arrow(

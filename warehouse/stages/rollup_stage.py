@@ -27,6 +27,7 @@ from warehouse.rollup import (
     describe_devices,
     floor_time,
     list_due,
+    read_interval,
     read_model_facts,
     read_reach,
     roll_samples,
@@ -128,7 +129,8 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
     with open_snapshot(settings, snapshot) as warehouse, warehouse.snapshot() as cursor:
         where = {"cluster": part.cluster, "first": part.start, "last": part.end}
         seen = TierState()
-        lookback, models = read_reach(cursor, select_samples(seen), where)
+        longest_s = read_interval(cursor, part.cluster)
+        lookback, models = read_reach(cursor, select_samples(seen), where, longest_s=longest_s)
         only = f" WHERE hash(device) % {part.parts:d} = {part.part:d}" if part.parts > 1 else ""
         span = {"cluster": part.cluster, "since": part.start - lookback, "until": part.end}
         with_samples = (
@@ -161,6 +163,8 @@ def commit_rollup(
     with warehouse.transaction() as cursor:
         lease.check()
         refuse_changed(cursor, "rollup", frozenset(tiers.ROLLED), snapshot)
+        for part in slices:
+            warehouse.late.forget(part.cluster, part.start, part.end)
         hours = sorted({(s.cluster, s.start, s.end) for s in slices}, key=lambda h: h[1])
         for cluster, start, end in reversed(hours):
             where = {"cluster": cluster, "first": start, "last": end}
@@ -205,17 +209,12 @@ def _clear_marks(
 ) -> None:
     """Clear the marks of buckets, but those that samples after the snapshot may have set."""
     exceptions = [
-        f" AND NOT (bucket > TIMESTAMP '{first - BUCKET}'"
-        f" AND bucket <= TIMESTAMP '{last + BUCKET}')"
+        f"(bucket > TIMESTAMP '{first - BUCKET}' AND bucket <= TIMESTAMP '{last + BUCKET}')"
         if first is not None and last is not None
-        else " AND false"
+        else "true"
         for first, last in late
     ]
-    cursor.execute(
-        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last'
-        + "".join(exceptions),
-        {"cluster": cluster, "first": start, "last": end},
-    )
+    dirty.clear_buckets(cursor, cluster, start, end, but=" OR ".join(exceptions) or "false")
 
 
 def _join_hours(due: Sequence[BucketRange]) -> list[BucketRange]:
@@ -236,7 +235,7 @@ def _choose_size(warehouse: "Warehouse", stretch: BucketRange) -> tuple[int, int
     samples = warehouse.query(
         "SELECT count(*) AS n FROM sample"
         ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
-        msgspec.structs.asdict(stretch),
+        {"cluster": stretch.cluster, "start": stretch.start, "end": stretch.end},
     )["n"][0].as_py()
     per_hour = max(1, samples * HOUR / (stretch.end - stretch.start))
     parts = min(MOST_PARTS, -(-int(per_hour) // SLICE_SAMPLES))
