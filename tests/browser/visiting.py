@@ -6,9 +6,19 @@ every chart is drawn.
 
 import re
 from typing import Any, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, ViewportSize
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    Request,
+    Route,
+    ViewportSize,
+    WebSocket,
+)
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 WHOLE_MS = 60_000
 SCREEN: ViewportSize = {"width": 1280, "height": 900}
@@ -38,6 +48,11 @@ HARMLESS = re.compile(r"/_stcore/(health|host-config)|ResizeObserver loop|GPU st
 """Streamlit looks for its server from every folder of the address; the rest is the browser's."""
 
 
+def _is_request(frame: str | bytes) -> bool:
+    """Return whether a frame asks the server to draw the page."""
+    return isinstance(frame, bytes) and BackMsg.FromString(frame).HasField("rerun_script")
+
+
 class Visitor:
     """A person with a browser window of their own: cookies, colours, what was asked and said."""
 
@@ -55,7 +70,7 @@ class Visitor:
         self.page.set_default_timeout(WHOLE_MS)
         self.page.on("console", lambda m: self._hear(m.type, f"{m.text} {m.location}"))
         self.page.on("pageerror", lambda error: self._hear("error", str(error)))
-        self.page.on("websocket", lambda socket: self._look(socket.url))
+        self.page.on("websocket", self._connect)
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +92,26 @@ class Visitor:
         self.page.wait_for_function(WHOLE, timeout=WHOLE_MS)
         return self.page
 
+    def choose(self, label: str, value: str) -> None:
+        """Type a value into a filter's box, choose it, and wait until the page answers to it.
+
+        The browser writes the value into its address some 50 ms before it asks the server for
+        the page. Whoever leaves in between is led back by that late request.
+        """
+        box = self.find_box(label)
+        box.click()
+        box.fill(value)
+        self.page.locator("[role=option]").first.wait_for()  # until then Enter is the box's
+        with self.socket.expect_event("framesent", _is_request):
+            box.press("Enter")
+        self.page.wait_for_url(lambda url: [value] in parse_qs(urlsplit(url).query).values())
+        self.arrive()
+
+    def find_box(self, label: str) -> Locator:
+        """Return the box in the row of filters that bears a label."""
+        boxes = self.page.locator(".st-key-filters [data-testid=stSelectbox]")
+        return boxes.filter(has_text=label).locator("input")
+
     def text(self, selector: str = "[data-testid=stMain]") -> str:
         """Return what a part of the page says in words."""
         return " ".join(self.page.locator(selector).all_inner_texts())
@@ -97,6 +132,10 @@ class Visitor:
             route.continue_()
         else:
             route.abort()
+
+    def _connect(self, socket: WebSocket) -> None:
+        self._look(socket.url)
+        self.socket = socket
 
     def _look(self, url: str) -> None:
         if not self._known(url):
