@@ -93,10 +93,11 @@ def format_window(window: Window) -> str:
 def _show_nothing(request: PageRequest) -> None:
     data_window = request.extent.samples
     start = data.query(spend.find_comparable_start, data_window, request.filters.cluster)
-    half = int((data_window.end - start) / 2 / timedelta(hours=1))
+    half = (data_window.end - start) // timedelta(hours=2) * 3600
     words = overview.describe_window_before(request.window)
     page.show_nothing(
         f"There is no bill of the same clusters in {words} to compare with.",
-        f"The data of every cluster begin {start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less "
-        "has one before it, once filters name somebody who was there.",
+        f"The data of every cluster begin {start:%Y-%m-%d %H:%M} UTC: "
+        f"a window of {format_duration(half)} or less has one before it, once filters name "
+        "somebody who was there.",
     )

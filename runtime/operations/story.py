@@ -48,6 +48,13 @@ def build_story(
     unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
     if unpriced:
         notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
+    ownerless = sum(row["ownerless_gpu_hours"] or 0.0 for row in states)
+    if ownerless:
+        words = (
+            f"The owner of {ownerless:,.1f} GPU-hours is not known: each of their pods counts as a "
+            "workload of its own. kube-state-metrics names the owners."
+        )
+        notes = [*notes, words]
     return Story(
         cluster=cluster,
         window=window,

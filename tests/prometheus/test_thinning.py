@@ -1,5 +1,6 @@
 """A scan with a long step: the server thins, one sample of each stretch of the clock's grid."""
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -125,3 +126,29 @@ def test_a_thinned_scan_has_the_dollars_of_a_whole_one(prometheus_with_history: 
         assert float(state.usd or 0) == pytest.approx(float(dollars[state.state]), rel=FEW_PARTS)
     found = {(w.workload, w.kind, w.evidence) for w in whole.wastes}
     assert {(w.workload, w.kind, w.evidence) for w in thinned.wastes} == found
+
+
+def test_a_scan_says_how_many_gpu_hours_have_no_owner(passing_on: Misbehaving) -> None:
+    real = passing_on.answering
+    settings = load(environ={}, flags={"prometheus.url": passing_on.url}).settings
+
+    def scan_here() -> Story:
+        return scan.scan_prometheus(settings, since="4h", now=END, progress=lambda *_: None)
+
+    def hide_owners(path: str, parameters: Mapping[str, str]) -> Any:
+        answer = real(path, parameters)
+        if path.endswith("label/__name__/values"):
+            names = [name for name in json.loads(answer.body)["data"] if "kube_" not in name]
+            return answer._replace(body=json.dumps({"status": "success", "data": names}).encode())
+        if "kube_" in str(parameters):
+            empty = {"status": "success", "data": {"resultType": "vector", "result": []}}
+            return answer._replace(body=json.dumps(empty).encode())
+        return answer
+
+    assert not any("owner" in note for note in scan_here().notes)
+    passing_on.answering = hide_owners
+    story = scan_here()
+    held = sum(s.gpu_hours for s in story.states if s.state not in ("free", "stranded"))
+    [note] = [note for note in story.notes if "owner" in note]
+    assert note.startswith(f"The owner of {held:,.1f} GPU-hours is not known")
+    assert "kube-state-metrics" in note
