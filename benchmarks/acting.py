@@ -1,28 +1,27 @@
 """Simulated sites whose seeds nobody has used: what the shipped policies do, beside the truth.
 
-One process per seed, two at a time. The seeds are drawn from the commit, so that they are new for
+A world is a slice, two at a time. The seeds are drawn from the commit, so that they are new for
 every state of the code and the same for whoever runs that state again; `--seeds` names others.
 Prints the table of docs/accuracy.md.
 """
 
 import csv
 import hashlib
-import multiprocessing
 import statistics
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from actions.policy.parser import read_policies as policies
 from benchmarks.result import Result
+from fallow.settings import Settings
 from runtime.experiments.simulation.harm import compute_interval
-from runtime.experiments.simulation.options import read
-from runtime.experiments.simulation.run import simulate
+from runtime.experiments.simulation.options import Options, read
+from runtime.experiments.simulation.run import show_nothing
+from runtime.experiments.simulation.worlds import simulate_worlds
 from simulator import arrivals
+from warehouse.runners.local import LocalRunner
 
 SEEDS, DAYS, GPUS, EVERY = 10, 3, 128, "1h"
 SMALL_SEED, SMALL_EVERY = "1", "6h"
@@ -38,16 +37,6 @@ HEAD = (
 )
 
 
-class SimulatedSite(msgspec.Struct, frozen=True):
-    """One world to simulate."""
-
-    seed: int
-    days: int
-    gpus: int
-    quirks: str
-    every: str = EVERY
-
-
 def run(
     small: bool, *, seeds: str = "", days: int = 0, gpus: int = 0, quirks: str = ""
 ) -> list[Result]:
@@ -60,10 +49,12 @@ def run(
     days, gpus = days or (1 if small else DAYS), gpus or (16 if small else GPUS)
     seeds_chosen = list_numbers(seeds or (SMALL_SEED if small else f"x{SEEDS}"))
     every = SMALL_EVERY if small else EVERY
-    worlds = [SimulatedSite(seed, days, gpus, quirks, every) for seed in seeds_chosen]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
-        documents = list(pool.map(simulate_site, worlds))
+    documents = simulate_sites(
+        [
+            read(days=days, gpus=gpus, seed=seed, every=every, quirk=(quirks,) if quirks else ())
+            for seed in seeds_chosen
+        ]
+    )
     print(render_table(documents), flush=True)
     print(format_categories(documents), flush=True)
     print(mix(), flush=True)
@@ -94,16 +85,13 @@ def draw_seeds(count: int) -> list[int]:
     return [int.from_bytes(digest[:4], "big") % 1_000_000 for digest in digests]
 
 
-def simulate_site(world: SimulatedSite) -> dict[str, Any]:
-    """Return the document of one world under the shipped policies."""
-    options = read(
-        days=world.days,
-        gpus=world.gpus,
-        seed=world.seed,
-        every=world.every,
-        quirk=(world.quirks,) if world.quirks else (),
-    )
-    return simulate(options, lambda _step, _part: None, policies([POLICIES]))
+def simulate_sites(worlds: Sequence[Options]) -> list[dict[str, Any]]:
+    """Return the document of each world under the shipped policies."""
+    runner, rules = LocalRunner(WORKERS), policies([POLICIES])
+    try:
+        return simulate_worlds(Settings(), worlds, show_nothing, rules, lambda _: runner)
+    finally:
+        runner.close()
 
 
 def render_table(documents: Sequence[dict[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Fixtures of every test: public data, a fixed clock, settings with a home of their own."""
 
 import gc
+import importlib
 import os
 import random
 import shutil
@@ -250,3 +251,17 @@ def now() -> datetime:
 def settings(tmp_path: Path) -> Settings:
     """Return default settings whose home is a folder of this test's own."""
     return load(environ={}, flags={"home": tmp_path / "home", "cluster": "test"}).settings
+
+
+@pytest.fixture(scope="session")
+def ray_nodes() -> Iterator[str]:
+    """Start a Ray cluster of two local nodes of two CPUs each; return its address."""
+    pytest.importorskip("ray", reason="the extra ray is absent")
+    cluster = importlib.import_module("ray.cluster_utils").Cluster()
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=2, include_dashboard=False)
+        cluster.wait_for_nodes(120)
+        yield cluster.address
+    finally:
+        cluster.shutdown()

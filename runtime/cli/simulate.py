@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from actions.policy.parser import read_policies
+from fallow.errors import UsageError
+from fallow.settings import Settings
 from runtime.cli.options import CommandRun, Output, command
 from runtime.experiments.simulation.options import read
-from runtime.experiments.simulation.run import measure_rows
-from runtime.experiments.simulation.run import simulate as run_simulation
+from runtime.experiments.simulation.run import measure_worlds
 from runtime.experiments.simulation.servers import serve as serve_world
+from runtime.experiments.simulation.worlds import simulate_worlds
 from runtime.rendering.finding_tables import show_progress
 from runtime.rendering.tables import document
+
+SEED = 7
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +30,9 @@ def simulate(
     *,
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 14,
     gpus: Annotated[int, typer.Option(min=1, max=4096, help="how many GPUs")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="another world")] = 7,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, help="another world, repeatable [7]")
+    ] = None,
     policies: Annotated[
         Path | None,
         typer.Option(help="folder of policies to enforce [its own: stop what is idle after 4h]"),
@@ -57,32 +63,44 @@ def simulate(
 
     With --serve it opens its exporters and its Kubernetes API on loopback instead.
     """
-    options = read(
-        days=days,
-        gpus=gpus,
-        seed=seed,
-        pool=pool or (),
-        mix=mix or (),
-        quirk=quirk or (),
-        placement=placement,
-        failures=failures,
-        every=every,
-        interval=interval,
-        warm_up=warm_up,
-        policies=policies,
-    )
+    seeds = list(dict.fromkeys(seed or (SEED,)))
+    worlds = [
+        read(
+            days=days,
+            gpus=gpus,
+            seed=number,
+            pool=pool or (),
+            mix=mix or (),
+            quirk=quirk or (),
+            placement=placement,
+            failures=failures,
+            every=every,
+            interval=interval,
+            warm_up=warm_up,
+            policies=policies,
+        )
+        for number in seeds
+    ]
     if serve:
-        serve_world(options, speed=speed, port=port, say=run.say, stop=threading.Event())
+        if len(worlds) > 1:
+            raise UsageError("--serve has one world", hint="name --seed once")
+        serve_world(worlds[0], speed=speed, port=port, say=run.say, stop=threading.Event())
         return
     rules = None
     if policies is not None:
         rules = read_policies([policies])
         run.say("an admin is played: who lists namespaces, trusts policies by hand, and approves")
+    # Of a site's settings only the workers count, and one world needs none.
+    settings = run.settings() if len(worlds) > 1 else Settings()
     with show_progress() as progress:
-        result = run_simulation(options, progress, rules)
+        results = simulate_worlds(settings, worlds, progress, rules)
     if run.output is Output.json:
-        run.text(document("simulation", result))
+        if len(results) == 1:
+            run.text(document("simulation", results[0]))
+        else:
+            run.text(document("simulations", {"worlds": results}))
         return
-    window = f"{result['start']:%Y-%m-%d} to {result['end']:%Y-%m-%d}"
-    run.say(f"{result['gpus']} GPUs, seed {result['seed']}, {window} of simulated time")
-    run.data(measure_rows(result), noun="simulation")
+    for result in results:
+        window = f"{result['start']:%Y-%m-%d} to {result['end']:%Y-%m-%d}"
+        run.say(f"{result['gpus']} GPUs, seed {result['seed']}, {window} of simulated time")
+    run.data(measure_worlds(results), noun="simulation")

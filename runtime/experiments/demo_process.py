@@ -17,7 +17,9 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window, format_duration
 from runtime.experiments.demo_small_clusters import simulate_small_clusters
-from runtime.operations import analyzer_runs, plans
+from runtime.operations import analyzer_runs
+from runtime.operations.plans import load_policies
+from runtime.operations.policy_replays import ReplaySpan, replay_policies
 from warehouse.lake import Warehouse
 from warehouse.stages.pinned import read_snapshot
 
@@ -75,23 +77,12 @@ def run_backtests(
 ) -> "Sequence[Backtest]":
     """Replay each policy of a folder over a demo's window, by the rows of a snapshot.
 
-    Raises: as `plans.run_backtest`.
+    Raises: as `replay_policies`.
     """
     settings = load_demo_settings(home)
+    span = ReplaySpan(format_duration(window.seconds), window.end, settings.cluster)
     with Warehouse.open(settings, clock=lambda: window.end, snapshot=snapshot) as warehouse:
-        return [
-            plans.run_backtest(
-                warehouse,
-                settings,
-                rule,
-                since=format_duration(window.seconds),
-                step=None,
-                within=None,
-                now=window.end,
-                cluster=settings.cluster,
-            )
-            for rule in plans.load_policies(settings, [policies])
-        ]
+        return replay_policies(warehouse, settings, load_policies(settings, [policies]), span)
 
 
 def run_analyzer(home: Path, name: str, window: Window, snapshot: int) -> "AnalyzerResult":

@@ -10,12 +10,15 @@ from fallow.errors import UsageError
 from runtime.operations import policy_replays
 from runtime.operations.plans import load_policies
 from runtime.operations.policy_replays import ReplaySpan, replay_policies
+from tests import runners
 from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.warehouse.stage_tasks import KillsFirst
 from tests.warehouse.test_stages import InProcess, open_settings
 from warehouse.lake import Warehouse
+from warehouse.runners.slices import Runner
 
+runner = runners.runner
 POLICY = """name: {name}
 mode: enforce
 match: {{analyzer: idle}}
@@ -61,6 +64,15 @@ def test_policies_as_slices_stop_what_they_stop_in_one_process(
     killed = KillsFirst(tmp_path / "killed")
     assert replay_policies(wh, wh.settings, policies, span, killed) == whole
     assert killed.marker.exists()
+
+
+# test_policies_as_slices_stop_what_they_stop_in_one_process has the same with one of two killed.
+@pytest.mark.long
+def test_policies_stop_the_same_in_workers_as_in_one_process(wh: Warehouse, runner: Runner) -> None:
+    policies = load_policies(wh.settings, [wh.settings.home / "policies"])
+    span = build_span(wh)
+    whole = replay_policies(wh, wh.settings, policies, span)
+    assert replay_policies(wh, wh.settings, policies, span, lambda _: runner) == whole
 
 
 def test_a_window_without_rows_is_refused_as_in_one_process(wh: Warehouse) -> None:

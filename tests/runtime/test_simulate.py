@@ -23,7 +23,7 @@ from runtime.cli import run
 from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.options import Options, read
-from runtime.experiments.simulation.run import measure_rows, simulate
+from runtime.experiments.simulation.run import measure_worlds, simulate
 from runtime.experiments.simulation.servers import serve
 from simulator.models import STATES
 from simulator.work.behaviours import Script
@@ -234,7 +234,11 @@ def _acts(case: Facts) -> bool:
 
 @pytest.mark.slow
 def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
-    rows = {row["measure"]: row for row in measure_rows(found)}
+    several = measure_worlds([found, {**found, "seed": 6}])
+    assert [row["seed"] for row in several] == sorted(row["seed"] for row in several)
+    assert {row["seed"] for row in several} == {5, 6}
+    assert "seed" not in measure_worlds([found])[0]
+    rows = {row["measure"]: row for row in measure_worlds([found])}
     assert rows["idle GPU-hours"]["without"] > rows["idle GPU-hours"]["with"]
     assert rows["harmful stops"] == {"measure": "harmful stops", "without": None, "with": 0}
 
@@ -244,13 +248,14 @@ def test_one_seed_prints_one_document_that_names_its_schema(
 ) -> None:
     words = ["simulate", "--days", "1", "--pool", "h100-single=2", "--every", "12h"]
     words += ["--interval", "15m", "-o", "json"]
-    printed = []
-    for _ in range(2):
-        assert run(words) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    document = json.loads(printed[0])
-    assert document["schema"] == "fallow.simulation/v1"
+    assert run(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.pop("schema") == "fallow.simulation/v1"
+    assert run([*words, "--seed", "7", "--seed", "8", "--seed", "7"]) == 0
+    several = json.loads(capsys.readouterr().out)
+    assert several["schema"] == "fallow.simulations/v1"
+    assert [world["seed"] for world in several["worlds"]] == [7, 8]
+    assert several["worlds"][0] == document
     assert (document["seed"], document["days"], document["gpus"]) == (7, 1, 2)
     assert set(document) >= {"baseline", "enforced"}
 
@@ -272,6 +277,7 @@ def test_one_seed_prints_one_document_that_names_its_schema(
         (["--days", "2", "--warm-up", "2d"], "2d", "more days"),
         (["--policies", "nowhere"], "nowhere", "folder"),
         (["--serve", "--speed", "4000", "--gpus", "2"], "4000", "3600"),
+        (["--serve", "--seed", "1", "--seed", "2", "--gpus", "2"], "--serve", "--seed once"),
     ],
 )
 def test_bad_input_is_one_line_with_what_is_legal(

@@ -1,6 +1,5 @@
 """Processes beside the test's own: readers that must never notice what writers go through."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -118,17 +117,3 @@ def reading(tmp_path: Path) -> Reading:
             stop.unlink(missing_ok=True)
 
     return read
-
-
-@pytest.fixture(scope="session")
-def ray_nodes() -> Iterator[str]:
-    """Start a Ray cluster of two local nodes of two CPUs each; return its address."""
-    pytest.importorskip("ray", reason="the extra ray is absent")
-    cluster = importlib.import_module("ray.cluster_utils").Cluster()
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=2, include_dashboard=False)
-        cluster.wait_for_nodes(120)
-        yield cluster.address
-    finally:
-        cluster.shutdown()

@@ -20,8 +20,10 @@ def is_sliced(settings: Settings) -> bool:
 
 
 @contextmanager
-def open_runner(settings: Settings) -> Iterator[Runner]:
+def open_runner(settings: Settings, *, is_warehouse_read: bool = True) -> Iterator[Runner]:
     """Yield the runner of the settings, and stop its workers afterwards.
+
+    `is_warehouse_read`: whether the slices open the warehouse of the settings.
 
     Raises:
         SettingsError: Ray's workers could not open the warehouse.
@@ -30,7 +32,8 @@ def open_runner(settings: Settings) -> Iterator[Runner]:
     wanted = settings.warehouse
     runner: Runner
     if wanted.workers == "ray":
-        _refuse_embedded(settings)
+        if is_warehouse_read:
+            _refuse_embedded(settings)
         runner = RayRunner(wanted.ray_address, tasks=wanted.processes)
     else:
         runner = LocalRunner(max(1, wanted.processes))

@@ -51,11 +51,15 @@ class UnenforcedWorld(msgspec.Struct, frozen=True):
 
 
 def simulate(
-    options: Options, progress: Progress, policies: "Sequence[Policy] | None" = None
+    options: Options,
+    progress: Progress,
+    policies: "Sequence[Policy] | None" = None,
+    *,
+    in_one_process: bool = False,
 ) -> dict[str, Any]:
     """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
     policies = policies if policies is not None else read_policies([OWN_POLICIES])
-    with _begin_unenforced(options, progress) as lived:
+    with _begin_unenforced(options, progress, in_one_process=in_one_process) as lived:
         return _compare_worlds(options, progress, policies, lived)
 
 
@@ -116,19 +120,21 @@ def _compare_worlds(
 
 
 @contextmanager
-def _begin_unenforced(options: Options, progress: Progress) -> "Iterator[Future[UnenforcedWorld]]":
+def _begin_unenforced(
+    options: Options, progress: Progress, *, in_one_process: bool
+) -> "Iterator[Future[UnenforcedWorld]]":
     """Yield the world without enforcement: of a large one, while it still runs."""
-    if options.days * options.gpus <= MOST_GPU_DAYS_INLINE:
+    if in_one_process or options.days * options.gpus <= MOST_GPU_DAYS_INLINE:
         finished: Future[UnenforcedWorld] = Future()
         finished.set_result(run_unenforced(options, progress))
         yield finished
         return
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        yield pool.submit(run_unenforced, options, _show_nothing)
+        yield pool.submit(run_unenforced, options, show_nothing)
 
 
-def _show_nothing(_step: str, _part: float) -> None:
-    """Show no progress: the other world's is shown."""
+def show_nothing(_step: str, _part: float) -> None:
+    """Show no progress: that of another world is shown, or none."""
 
 
 def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
@@ -144,6 +150,13 @@ def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
 
 def _compute_part(world: World, options: Options) -> float:
     return (world.now_s - options.spec.start_s) / (options.end_s - options.spec.start_s)
+
+
+def measure_worlds(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return documents as table rows; of several worlds, each row has its seed."""
+    if len(bodies) == 1:
+        return measure_rows(bodies[0])
+    return [{"seed": body["seed"], **row} for body in bodies for row in measure_rows(body)]
 
 
 def measure_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
