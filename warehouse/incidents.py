@@ -7,6 +7,8 @@ import msgspec
 import pyarrow as pa
 
 from fallow.protocols import Views
+from fallow.resources import read_text
+from fallow.rows import Row, decode_rows
 from fallow.tables import get_schema
 from fallow.window import Window
 
@@ -39,6 +41,39 @@ class IncidentSign(msgspec.Struct, frozen=True):
     device: str | None = None
     pod: str | None = None
     of_cause: bool = False
+
+
+class StoredIncident(Row, frozen=True):
+    """A row of the table `incident` (`stored_incidents.sql`)."""
+
+    cluster: str
+    id: str
+    cause: str
+    step: str
+    why: str | None
+    evidence: str | None
+    workloads: str | None
+    end_at: datetime
+
+    def is_about(self, cluster: str, workload: str) -> bool:
+        """Return whether it is about a workload of a cluster: namespace/kind/name."""
+        return self.cluster == cluster and workload in msgspec.json.decode(self.workloads or "[]")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that signs of the cause name, not those of all ranks."""
+        return list_cause_places(self.evidence, "node")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return the devices that signs of the cause name."""
+        return list_cause_places(self.evidence, "device")
+
+
+def read_stored_incidents(views: Views, window: Window) -> list[StoredIncident]:
+    """Return the incidents with a sign in a window, known at its end; the newest sign first."""
+    sql = read_text("warehouse", "stored_incidents.sql")
+    return decode_rows(views.query(sql, window.bounds()), StoredIncident)
 
 
 def list_cause_places(evidence: str | None, place: Literal["node", "device"]) -> tuple[str, ...]:

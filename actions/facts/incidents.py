@@ -2,43 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
-
-import msgspec
 
 from fallow.action_models import IncidentAdvice
 from fallow.models import Finding
 from fallow.protocols import Views
-from fallow.resources import read_text
-from fallow.rows import Row, decode_rows
 from fallow.window import Window
-from warehouse.incidents import BEFORE_HANG, list_cause_places
+from warehouse.incidents import BEFORE_HANG, StoredIncident, read_stored_incidents
 from warehouse.placement.fleet_state import PodRecord, WorkloadAllocation
 from warehouse.placement.pending_queue import PendingWorkloads
 
 HOLD = "hold"
-
-
-class StoredIncident(Row, frozen=True):
-    """A row of the table `incident` (`incidents.sql`)."""
-
-    cluster: str
-    id: str
-    cause: str
-    step: str
-    why: str | None
-    evidence: str | None
-    workloads: str | None
-    end_at: datetime
-
-    def names(self, workload: str) -> bool:
-        """Return whether it is about a workload: namespace/kind/name."""
-        return workload in msgspec.json.decode(self.workloads or "[]")
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that signals of the cause name, not those of all ranks."""
-        return list_cause_places(self.evidence, "node")
 
 
 class JobIncidents:
@@ -51,8 +24,7 @@ class JobIncidents:
         self._rows: list[StoredIncident] = []
         if findings:
             since = min(finding.window.start for finding in findings) - BEFORE_HANG
-            bounds = Window(since, now).bounds()
-            self._rows = decode_rows(views.query(_load_sql(), bounds), StoredIncident)
+            self._rows = read_stored_incidents(views, Window(since, now))
 
     def of(
         self,
@@ -68,9 +40,7 @@ class JobIncidents:
         name = f"{subject.namespace}/{subject.workload_kind}/{subject.workload}"
         begin = finding.window.start.replace(tzinfo=None) - BEFORE_HANG
         mine = [
-            row
-            for row in self._rows
-            if row.cluster == subject.cluster and row.end_at >= begin and row.names(name)
+            row for row in self._rows if row.end_at >= begin and row.is_about(subject.cluster, name)
         ]
         if not mine:
             return None
@@ -81,8 +51,3 @@ class JobIncidents:
         nodes = first.nodes
         room = self._pending.fits_without(allocations, pods, nodes) if nodes else None
         return IncidentAdvice(first.id, first.cause, first.step, first.why or "", nodes, room)
-
-
-@cache
-def _load_sql() -> str:
-    return read_text("actions.facts", "incidents.sql").strip()

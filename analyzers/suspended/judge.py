@@ -10,10 +10,11 @@ from functools import cached_property
 
 import msgspec
 
-from analyzers.suspended.rows import read_ends, read_incident_steps
+from analyzers.suspended.rows import read_ends
 from analyzers.suspended.sick_nodes import SickNodes
 from fallow.protocols import Views
-from warehouse.incidents import BEFORE_HANG
+from fallow.window import Window
+from warehouse.incidents import BEFORE_HANG, read_stored_incidents
 from warehouse.placement.fleet_state import PodRecord, to_micros
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.suspensions import Suspension, read_last_pods
@@ -105,10 +106,12 @@ class SuspensionJudge:
 
     def _find_incident_end(self, suspension: Suspension, start: datetime) -> str:
         cluster, namespace, kind, name = suspension.key
-        since = start - BEFORE_HANG
-        incidents = read_incident_steps(
-            self._views, cluster, f"{namespace}/{kind}/{name}", since, self._now
-        )
+        window = Window(start - BEFORE_HANG, self._now)
+        incidents = [
+            incident
+            for incident in read_stored_incidents(self._views, window)
+            if incident.is_about(cluster, f"{namespace}/{kind}/{name}")
+        ]
         steps = {incident.step for incident in incidents}
         if not steps:
             raise _HeldError("no incident of its hang is stored: its cause is not known")

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 
-from analyzers.suspended.rows import IncidentStep, NodeGpu, read_node_gpus
+from analyzers.suspended.rows import NodeGpu, read_node_gpus
 from fallow.protocols import Views
+from warehouse.incidents import StoredIncident
 from warehouse.placement.fleet_state import FleetState, NodeRecord, to_micros
 from warehouse.placement.node_capacities import STALE
 
@@ -23,13 +24,13 @@ class SickNodes:
         views: Views,
         state: FleetState,
         cluster: str,
-        incidents: Sequence[IncidentStep],
+        incidents: Sequence[StoredIncident],
         now: datetime,
     ) -> None:
         self._views, self._state, self._cluster, self._now = views, state, cluster, now
         self._nodes = sorted({node for incident in incidents for node in incident.nodes})
         self._devices = sorted({d for incident in incidents for d in incident.devices})
-        self._last_sign = max(incident.end for incident in incidents)
+        self._last_sign = max(incident.end_at for incident in incidents)
 
     def list_present(self) -> list[str]:
         """Return the nodes that are still there, and those that have a GPU of the incidents now."""

@@ -70,13 +70,13 @@ class SuspendedFleet(QueueFleet):
             for n in range(2)
         ])  # fmt: skip
 
-    def tell_cause(self, step: str = RERUN, node: str = "", device: str = "") -> None:
+    def tell_cause(self, step: str = RERUN, node: str = "", device: str = "", **more: Any) -> None:
         """Store an incident of the hang, four to three hours ago."""
         signs = [{"node": node, "device": device, "of_cause": True}] if node else []
         row = {"id": step, "cluster": "c", "cause": "hang", "step": step,
                "start": THEN - timedelta(hours=4), "end": THEN - timedelta(hours=3),
                "workloads": '["team-a/Job/train"]', "evidence": json.dumps(signs)}  # fmt: skip
-        self.views.rows("incident", [row])
+        self.views.rows("incident", [row | more])
 
     def find(self) -> list[Finding]:
         return SuspendedAnalyzer().find(self.views, Window(NOW - 6 * HOUR, NOW))
@@ -311,6 +311,16 @@ def test_a_job_without_room_or_with_pods_or_another_cause_holds(
 ) -> None:
     change(ended)
     assert why in ended.hold()
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
+def test_an_incident_counts_from_when_its_step_was_known(
+    fleet: SuspendedFleet, seconds: int, is_known: bool
+) -> None:
+    fleet.had_pods()
+    fleet.stop()
+    fleet.tell_cause(known_at=THEN + timedelta(seconds=seconds))
+    assert bool(fleet.find()) is is_known
 
 
 @pytest.mark.parametrize(
