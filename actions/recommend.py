@@ -23,6 +23,7 @@ from fallow.case_identity import get_judged_part
 from fallow.models import Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
+from warehouse.queue.exclusions import EXCLUDED
 from warehouse.queue.suspensions import RESUMABLE_KINDS
 
 DAY_S = 86_400
@@ -34,8 +35,6 @@ STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
 RESTART = "restart"
 ELSEWHERE = "restart elsewhere"
-EXCLUDED = "exclude_nodes"
-"""Parameter of a restart elsewhere: the names of the nodes on which the job must not run again."""
 
 
 class Verb(msgspec.Struct, frozen=True):

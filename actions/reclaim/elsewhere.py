@@ -1,9 +1,10 @@
 """Restart a job with nodes excluded: its own restart, and another affinity of its pods.
 
 The affinity is written together with the start, while the job is suspended: then it may change. It
-excludes the nodes by their host names, beside what the owner requires, and stays: the undo of a
-restart that still stops pods starts the job as it was. What a kind cannot do is in
-`excluded_nodes.csv`.
+excludes the nodes by their host names, beside what the owner requires, and stays until Fallow
+resumes the job later and the nodes are other ones (`analyzers/suspended`): the resume gives back
+what was there before. The undo of a restart that still stops pods starts the
+job as it was. What a kind cannot do is in `excluded_nodes.csv`.
 """
 
 import copy
@@ -25,11 +26,12 @@ from actions.reclaim.kinds import read_kinds
 from actions.reclaim.restarts import LOST, RestartExecutor
 from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
 from actions.reclaim.writes import merge_bodies
-from actions.recommend import ELSEWHERE, EXCLUDED, list_restartable_kinds
+from actions.recommend import ELSEWHERE, list_restartable_kinds
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 from fallow.resources import read_table
+from warehouse.queue.exclusions import EXCLUDED
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

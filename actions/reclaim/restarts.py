@@ -5,9 +5,9 @@ it is gone. Nothing is deleted by Fallow. What the pods computed since the last 
 so a restart cannot be undone; while its pods end, the undo only resumes it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from actions.cluster.objects import (
     is_deleting,
     name,
 )
+from actions.cluster.pointers import build_merge_patch, get_value
 from actions.reclaim import kueue
 from actions.reclaim.subjects import (
     LiveWorkload,
@@ -35,6 +36,7 @@ from fallow.action_models import Change, Decision, FreedPod, Intent
 from fallow.errors import RefusedError
 from fallow.protections import parse_timestamp
 from fallow.protocols import ClusterReader, Right
+from warehouse.queue.exclusions import ENDED_EXCLUSION
 
 COUNT = "fallow.dev/restarts"
 """Annotation with the number of times that Fallow restarted an object."""
@@ -110,10 +112,36 @@ class ResumeExecutor:
             if not is_stopped(workload):
                 raise RefusedError(f"{workload} is not suspended")
             pointer = workload.kind.pointer
-            writes = (
-                set_field(workload.obj, workload.target, workload.path, pointer, value=False),
-            )
+            switch = set_field(workload.obj, workload.target, workload.path, pointer, value=False)
+            start = _end_exclusion(switch.change, workload, decision.parameters)
+            writes = (UndoableChange(start, switch.undo),)
         return build_intent(workload, cluster, "resume", writes)
+
+
+def _end_exclusion(start: Change, workload: LiveWorkload, parameters: Mapping[str, Any]) -> Change:
+    """Return a start that gives back the fields in which a restart elsewhere excluded nodes.
+
+    A field that somebody changed since stays as it is.
+    """
+    ended = parameters.get(ENDED_EXCLUSION) or {}
+    for pointer, was in (ended.get("was") or {}).items():
+        left = ended["becomes"][pointer]
+        if get_value(workload.obj, pointer) == left:
+            start = msgspec.structs.replace(
+                start,
+                body=merge_bodies(start.body, build_merge_patch(pointer, _restore(left, was))),
+                was={**start.was, pointer: left},
+                becomes={**start.becomes, pointer: was},
+            )
+    return start
+
+
+def _restore(left: Any, was: Any) -> Any:
+    """Return the merge patch from one value to another: what is absent there is removed."""
+    if not isinstance(left, dict) or not isinstance(was, dict):
+        return was
+    absent = dict.fromkeys(left.keys() - was.keys())
+    return absent | {key: _restore(left.get(key), value) for key, value in was.items()}
 
 
 def explain_own_restart(

@@ -5,6 +5,7 @@ from decimal import Decimal
 from analyzers.suspended.judge import ResumeVerdict
 from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
+from warehouse.queue.exclusions import ENDED_EXCLUSION
 
 ANALYZER, KIND = "suspended", "suspended_job"
 RESUME = "resume"
@@ -14,7 +15,8 @@ def build_finding(verdict: ResumeVerdict, window: Window) -> Finding:
     """Return the finding of a suspended job that can run again; it frees no hours."""
     subject, action = build_subject(verdict), verdict.suspension.action
     since = find_window(verdict, window)
-    nodes = ", ".join(verdict.nodes)
+    nodes, ended = ", ".join(verdict.nodes), verdict.ended_exclusion
+    again = f"; {', '.join(ended.nodes)} is excluded no more: it has other GPUs" if ended else ""
     return Finding(
         id=compute_finding_id(ANALYZER, KIND, subject, since.start),
         analyzer=ANALYZER,
@@ -32,12 +34,15 @@ def build_finding(verdict: ResumeVerdict, window: Window) -> Finding:
             "policy": action.decision.policy,
             "gpus": verdict.gpus,
             "nodes": list(verdict.nodes),
+            ENDED_EXCLUSION: None
+            if ended is None
+            else {"was": ended.was, "becomes": ended.becomes},
         },
         recommendations=(
             Recommendation(
                 verb=RESUME,
                 target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
-                why=f"Fallow suspended it; {verdict.reason}, and its pods fit on {nodes}",
+                why=f"Fallow suspended it; {verdict.reason}, and its pods fit on {nodes}{again}",
                 reversible=True,
                 undo="suspend it again",
                 caution="it goes on from its last checkpoint; what it holds is paid again",

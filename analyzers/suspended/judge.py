@@ -5,17 +5,18 @@ Whatever is not known, or contradicts the journal, holds.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 import msgspec
 
 from analyzers.suspended.rows import read_ends
-from analyzers.suspended.sick_nodes import SickNodes
+from analyzers.suspended.sick_nodes import NamedNodes, SickNodes
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.incidents import BEFORE_HANG, read_stored_incidents
 from warehouse.placement.fleet_state import PodRecord, to_micros
+from warehouse.queue.exclusions import NodeExclusion, read_node_exclusion
 from warehouse.queue.reading import QueueReader
 from warehouse.queue.suspensions import Suspension, read_last_pods
 
@@ -33,6 +34,8 @@ class ResumeVerdict(msgspec.Struct, frozen=True):
     """What ended the reason of its stop."""
     nodes: tuple[str, ...] = ()
     """The nodes of the placement that was found."""
+    ended_exclusion: NodeExclusion | None = None
+    """What an earlier restart elsewhere wrote, where its nodes are other ones now."""
 
 
 class _HeldError(Exception):
@@ -54,7 +57,9 @@ class SuspensionJudge:
             nodes = self._place(suspension, pods)
         except _HeldError as held:
             return ResumeVerdict(suspension, str(held), sum(pod.gpus for pod in pods))
-        return ResumeVerdict(suspension, "", sum(pod.gpus for pod in pods), reason, nodes)
+        exclusion = self._find_ended_exclusion(suspension)
+        gpus = sum(pod.gpus for pod in pods)
+        return ResumeVerdict(suspension, "", gpus, reason, nodes, exclusion)
 
     def _read_pods(self, suspension: Suspension) -> list[PodRecord]:
         """Return the pods of before the stop, where nothing contradicts that it is that job."""
@@ -124,13 +129,27 @@ class SuspensionJudge:
             raise _HeldError(f"its {about} calls for: {first.step}")
         if ends == "stop":
             return f"its stop ended {about}"
-        nodes = {node for incident in incidents for node in incident.nodes}
-        if not nodes:
+        named = NamedNodes(
+            {node for incident in incidents for node in incident.nodes},
+            {device for incident in incidents for device in incident.devices},
+            max(incident.end_at for incident in incidents),
+        )
+        if not named.nodes:
             raise _HeldError(f"the nodes of its {about} are not known")
-        sick = SickNodes(self._views, self._queue.places.state, cluster, incidents, self._now)
+        sick = SickNodes(self._views, self._queue.places.state, cluster, named, self._now)
         if still := sick.list_present():
             raise _HeldError(f"nodes of its {about} are still there: {', '.join(still)}")
         return f"the nodes of its {about} are gone: {', '.join(sick.describe_gone())}"
+
+    def _find_ended_exclusion(self, suspension: Suspension) -> NodeExclusion | None:
+        """Return the newest exclusion of nodes of a job where each of them was replaced."""
+        exclusion = read_node_exclusion(self._views, suspension)
+        if exclusion is None:
+            return None
+        named = NamedNodes(exclusion.nodes, (), exclusion.at.astimezone(UTC).replace(tzinfo=None))
+        cluster, state = suspension.key[0], self._queue.places.state
+        sick = SickNodes(self._views, state, cluster, named, self._now)
+        return exclusion if sick.are_replaced() else None
 
     def _place(self, suspension: Suspension, pods: Sequence[PodRecord]) -> tuple[str, ...]:
         """Return the nodes on which its pods fit now; who waits comes first."""

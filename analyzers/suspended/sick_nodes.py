@@ -5,32 +5,40 @@ GPUs, none of them was there before the last sign of the incident, and those of 
 GPU that the evidence names is still there wherever it is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import cached_property
 
+import msgspec
+
 from analyzers.suspended.rows import NodeGpu, read_node_gpus
 from fallow.protocols import Views
-from warehouse.incidents import StoredIncident
 from warehouse.placement.fleet_state import FleetState, NodeRecord, to_micros
 from warehouse.placement.node_capacities import STALE
 
 
+class NamedNodes(msgspec.Struct, frozen=True):
+    """Nodes, and GPUs, that incidents of a job name, and when their last sign was (naive UTC)."""
+
+    nodes: Collection[str]
+    devices: Collection[str]
+    last_sign: datetime
+
+
 class SickNodes:
-    """The nodes that signals of the cause of one job's incidents name, at one time."""
+    """The nodes, and GPUs, that were sick until a last sign, at one time."""
 
     def __init__(
         self,
         views: Views,
         state: FleetState,
         cluster: str,
-        incidents: Sequence[StoredIncident],
+        named: NamedNodes,
         now: datetime,
     ) -> None:
         self._views, self._state, self._cluster, self._now = views, state, cluster, now
-        self._nodes = sorted({node for incident in incidents for node in incident.nodes})
-        self._devices = sorted({d for incident in incidents for d in incident.devices})
-        self._last_sign = max(incident.end_at for incident in incidents)
+        self._nodes, self._devices = sorted(named.nodes), sorted(named.devices)
+        self._last_sign = named.last_sign
 
     def list_present(self) -> list[str]:
         """Return the nodes that are still there, and those that have a GPU of the incidents now."""
@@ -41,6 +49,10 @@ class SickNodes:
         }
         unchanged = {n for n in self._nodes if self._is_listed(n) and not self._is_replaced(n)}
         return sorted(moved | unchanged)
+
+    def are_replaced(self) -> bool:
+        """Return whether each node is there by its name and has other GPUs now."""
+        return all(self._is_listed(node) and self._is_replaced(node) for node in self._nodes)
 
     def describe_gone(self) -> list[str]:
         """Return the nodes, and which of them came back under their name."""

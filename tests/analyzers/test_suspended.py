@@ -23,6 +23,7 @@ from tests.actions.facts.test_waiting import THEN
 from tests.actions.policy.test_ready_made import FOLDER
 from tests.analyzers.conftest import Memory
 from tests.warehouse.queue_fleets import QueueFleet, eight
+from warehouse.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
 from warehouse.queue.suspensions import Suspension, read_suspensions
 
 STOPPED = NOW - 2 * HOUR
@@ -386,6 +387,86 @@ def test_a_node_that_came_back_under_its_name_with_other_gpus_is_another_node(
     assert found.details["why"] == (
         "the nodes of its incident recycle the node (hang) are gone: n0 (it has other GPUs now)"
     )
+
+
+def exclude(fleet: SuspendedFleet) -> None:
+    """Journal a restart elsewhere of the job, an hour before its stop."""
+    action = f"e{fleet.seq}"
+    document = msgspec.to_builtins({"action": build_stop(action)})
+    changes = document["action"]["intent"]["changes"]
+    start = {"was": {"/spec/suspend": True, AFFINITY: None},
+             "becomes": {"/spec/suspend": False, AFFINITY: {"nodeAffinity": {}}}}  # fmt: skip
+    document["action"]["intent"] |= {
+        "capability": "restart elsewhere", "changes": [*changes, changes[0] | start],
+    }  # fmt: skip
+    document["action"]["decision"]["parameters"] = {EXCLUDED: ["n0"]}
+    at = STOPPED - HOUR
+    document["action"]["at"] = at.isoformat()
+    fleet.journal("intent", action, document)
+    fleet.journal("outcome", action, {"result": "done"})
+    sql = "UPDATE action SET ts = $at WHERE about = $about"
+    fleet.views.engine.execute(sql, {"at": at.replace(tzinfo=None), "about": action})
+
+
+AFFINITY = "/spec/template/spec/affinity"
+ENDED = {"was": {AFFINITY: None}, "becomes": {AFFINITY: {"nodeAffinity": {}}}}
+
+
+@pytest.fixture
+def excluded(fleet: SuspendedFleet) -> SuspendedFleet:
+    """Return the fleet whose job can run again and was restarted elsewhere than n0 before."""
+    fleet.node("n0", 0, gpu_count=2)
+    fleet.had_pods()
+    fleet.tell_cause()
+    exclude(fleet)
+    fleet.stop()
+    shows(fleet, OLD, first_h=90, last_h=3)
+    return fleet
+
+
+def find_ended(fleet: SuspendedFleet) -> Any:
+    (found,) = fleet.find()
+    return found.details[ENDED_EXCLUSION]
+
+
+@pytest.mark.parametrize(("seconds", "ended"), [(1, ENDED), (0, None)])
+def test_an_exclusion_ends_when_the_node_has_other_gpus_than_at_the_restart(
+    excluded: SuspendedFleet, seconds: int, ended: Any
+) -> None:
+    shows(excluded, NEW, first_h=3 - seconds / 3600)
+    assert find_ended(excluded) == ended
+    (advice,) = excluded.find()[0].recommendations
+    assert ("n0 is excluded no more: it has other GPUs" in advice.why) is (ended is not None)
+
+
+def keep_one(fleet: SuspendedFleet) -> None:
+    shows(fleet, NEW, first_h=2)
+    shows(fleet, ["GPU-e"], first_h=90)
+
+
+def edit(fleet: SuspendedFleet, before: str, after: str) -> None:
+    """Change the rows of the restart elsewhere; the node has other GPUs."""
+    shows(fleet, NEW, first_h=2)
+    sql = "UPDATE action SET document = replace(document, $before, $after) WHERE about = 'e0'"
+    fleet.views.engine.execute(sql, {"before": before, "after": after})
+
+
+def exclude_from_another_object(fleet: SuspendedFleet) -> None:
+    edit(fleet, "uid-1", "another")
+
+
+def exclude_in_vain(fleet: SuspendedFleet) -> None:
+    edit(fleet, '"done"', '"failed"')
+
+
+@pytest.mark.parametrize(
+    "change", [lambda _: None, keep_one, exclude_from_another_object, exclude_in_vain]
+)
+def test_an_exclusion_stays_where_the_node_is_the_same_or_not_known(
+    excluded: SuspendedFleet, change: Callable[[SuspendedFleet], None]
+) -> None:
+    change(excluded)
+    assert find_ended(excluded) is None
 
 
 def keep_all(fleet: SuspendedFleet) -> None:

@@ -15,7 +15,7 @@ from actions.decide import decide
 from actions.facts import gather_facts
 from actions.policy.model import Policy
 from actions.policy.parser import read_policies
-from actions.recommend import EXCLUDED, add_recommendations
+from actions.recommend import add_recommendations
 from analyzers.stalled.analyzer import StalledAnalyzer
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.settings import load
@@ -27,6 +27,7 @@ from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
 from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
+from warehouse.queue.exclusions import EXCLUDED
 from warehouse.rollup import roll_up
 
 SHIPPED = Path(__file__).resolve().parents[3] / "policies" / "restart-stalled-jobs.yaml"

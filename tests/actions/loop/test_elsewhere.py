@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from actions.loop.actor import Actor
-from actions.recommend import ELSEWHERE, EXCLUDED
+from actions.recommend import ELSEWHERE
 from fallow.errors import RefusedError
 from fallow.models import Recommendation
 from tests.actions.loop.site import SPACE, Site, pod_spec
 from tests.actions.loop.test_restarts import settle
+from warehouse.queue.exclusions import EXCLUDED
 
 
 def find_nodes(site: Site) -> set[str]:

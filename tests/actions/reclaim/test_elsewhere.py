@@ -12,13 +12,13 @@ from actions.reclaim.elsewhere import (
     RestartElsewhereExecutor,
     exclude_hosts,
 )
-from actions.recommend import EXCLUDED
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place
 from tests.actions.reclaim.examples import POD, Example, decided, job, trained
 from tests.actions.reclaim.test_refusals import make, workload
 from tests.actions.reclaim.test_restarts import add_pod, run
+from warehouse.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
 
 HOST = {HOSTNAME: "host-1"}
 AWAY = {"key": HOSTNAME, "operator": "NotIn", "values": ["host-1"]}
@@ -91,6 +91,64 @@ def test_every_pod_of_it_keeps_away_from_the_node(
     assert after["metadata"]["annotations"]["fallow.dev/restarts"] == "1"
     assert "cannot be undone" in intent.lost
     assert "excludes host-1 until its owner changes it" in intent.lost
+
+
+def resume(place: Place, example: Example, intent: Intent, *meanwhile: dict[str, Any]) -> Object:
+    """Stop the job again and resume it with its exclusion ended; return it."""
+    start = intent.changes[-1]
+    pointers = [p for p in start.becomes if not p.endswith("suspend")]
+    ended = {
+        "was": {p: start.was[p] for p in pointers},
+        "becomes": {p: start.becomes[p] for p in pointers},
+    }
+    stop = decided(example.kind, place.name, "x", "suspend")
+    place.send(*choose_executor(stop).writes(stop, place.door).changes)
+    for body in ({"metadata": {"annotations": {"fallow.dev/action": "a"}}}, *meanwhile):
+        place.patch(example.stored, "x", body)
+    decision = decided(example.kind, place.name, "x", "resume", parameters={ENDED_EXCLUSION: ended})
+    place.send(*choose_executor(decision).writes(decision, place.door).changes)
+    after = place.get(example.stored, "x")
+    assert after is not None
+    return after
+
+
+@pytest.mark.parametrize(("example", "paths"), JOBS, ids=[e.kind for e, _ in JOBS])
+def test_a_resume_gives_back_what_an_ended_exclusion_wrote(
+    place: Place, example: Example, paths: list[str]
+) -> None:
+    node = add_node(place, **HOST)
+    before = copy.deepcopy(run(place, example)["spec"])
+    intent = restart(place, example.kind, node)
+    place.send(*intent.changes)
+    after = resume(place, example, intent)
+    for path in paths:
+        assert walk(after["spec"], path) == walk(before, path)
+
+
+def test_a_resume_keeps_an_owners_own_affinity(place: Place) -> None:
+    node = add_node(place, **HOST)
+    spec = job()
+    spec["template"] = copy.deepcopy(spec["template"])
+    own = {"podAntiAffinity": {"x": []}, "nodeAffinity": {"preferred": [1]}}
+    spec["template"]["spec"]["affinity"] = own
+    example = Example("Job", spec)
+    run(place, example)
+    intent = restart(place, "Job", node)
+    place.send(*intent.changes)
+    assert resume(place, example, intent)["spec"]["template"]["spec"]["affinity"] == own
+
+
+def test_a_resume_leaves_an_affinity_that_somebody_changed_since(place: Place) -> None:
+    node = add_node(place, **HOST)
+    example = Example("Job", job())
+    run(place, example)
+    intent = restart(place, "Job", node)
+    place.send(*intent.changes)
+    other = {"nodeAffinity": {"preferred": [2]}}
+    change = {"spec": {"template": {"spec": {"affinity": other}}}}
+    after = resume(place, example, intent, change)["spec"]["template"]["spec"]["affinity"]
+    assert after["nodeAffinity"]["preferred"] == [2]
+    assert REQUIRED in after["nodeAffinity"]
 
 
 def test_the_undo_while_its_pods_end_starts_it_as_it_was(place: Place) -> None:
