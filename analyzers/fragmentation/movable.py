@@ -10,14 +10,7 @@ from analyzers.fragmentation.rows import MovableKind, NodePod, read_movable_kind
 from analyzers.protections import read_vetoes
 from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES, MIRROR
-
-RULES = {
-    "ports": "it takes a port of its node",
-    "apart": "it must stand apart from other pods",
-    "beside": "it must stand beside other pods",
-    "spread": "it is spread over parts of the cluster",
-}
-"""Constraints of `pod.constraints` for which other nodes are not checked."""
+from warehouse.placement.pod_rules import RULES
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")

@@ -316,6 +316,7 @@ def _describe_set(pod_set: JobPodSet, row: Mapping[str, Any]) -> dict[str, Any]:
         "memory_bytes": row["memory_request_bytes"],
         "labels": row["labels"],
         "annotations": row["annotations"],
+        "constraints": row["constraints"],
     }
 
 

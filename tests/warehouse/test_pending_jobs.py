@@ -104,6 +104,19 @@ def test_a_kueue_job_without_pods_has_its_price_reason_blocker_and_way_in(
     assert record.unknown == ()
 
 
+def test_pods_of_a_pod_set_that_must_be_apart_have_no_way_that_holds(fleet: JobFleet) -> None:
+    """The near-twin: two pods of four GPUs on two nodes, and one node of eight is idle."""
+    rule = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    shape = {"name": "main", "count": 2, "template": template("4", affinity=apart)}
+    fleet.lists(*kueue_job(PENDING, sets=[shape]))
+    give_quota(fleet)
+    way = fleet.way("reclaim_idle")
+    assert (way.state, way.why) == (
+        "unknown", "it must stand apart from other pods, which is not checked",
+    )  # fmt: skip
+
+
 def test_its_pod_sets_find_no_place_on_a_node_that_is_too_small(fleet: JobFleet) -> None:
     """The near-twin: one pod of nine GPUs fits on no node of eight."""
     shape = {"name": "main", "count": 1, "template": template("9")}

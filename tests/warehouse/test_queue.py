@@ -13,7 +13,7 @@ import pytest
 
 from analyzers.checkpoints import read_last_checkpoints
 from fallow.checkpointing import INTERVAL
-from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
+from fallow.stored_annotations import CLAIMS, NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
@@ -438,6 +438,70 @@ def test_what_is_free_is_the_cheapest_way_and_nobody_blocks(fleet: QueueFleet) -
     assert record.reasons[0].text.startswith("free capacity would take it")
 
 
+def name_rule(name: str) -> dict[str, Any]:
+    """Return a row's rule of placement that depends on other pods, as the collector stores it."""
+    return {"constraints": json.dumps({name: [{"topology": "kubernetes.io/hostname"}]})}
+
+
+VOLUME = "1 node(s) had volume node affinity conflict, 1 Insufficient nvidia.com/gpu."
+UNCHECKED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("apart", name_rule("apart"), "", "it must stand apart from other pods, which is not checked"),
+    ("beside", name_rule("beside"), "", "it must stand beside other pods, which is not checked"),
+    ("spread", name_rule("spread"), "",
+     "it is spread over parts of the cluster, which is not checked"),
+    ("port", {"constraints": '{"ports": ["80/TCP"]}'}, "",
+     "it takes a port of its node, which is not checked"),
+    ("volume", {}, VOLUME,
+     f"its volume keeps it out too, which is not checked: FailedScheduling: {VOLUME}"),
+    ("topology", {}, "1 node(s) didn't match pod anti-affinity rules.",
+     ("its topology keeps it out too, which is not checked: FailedScheduling: 1 node(s) didn't "
+      "match pod anti-affinity rules.")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", [stage_idle, lambda f: f.node("n1")], ids=["idle", "free"])
+@pytest.mark.parametrize(
+    ("pod", "message", "why"), [row[1:] for row in UNCHECKED], ids=[row[0] for row in UNCHECKED]
+)
+def test_a_way_does_not_hold_where_what_keeps_it_out_is_not_checked(
+    fleet: QueueFleet, stage: Setup, pod: dict[str, Any], message: str, why: str
+) -> None:
+    """Two pods of four GPUs that must be on two nodes have no place on the one of eight."""
+    stage(fleet)
+    wait_for(fleet, 4, pods=2, **pod)
+    if message:
+        fleet.says("job-0", "FailedScheduling", message)
+    record = fleet.record()
+    assert record.cheapest_way is None
+    assert (record.ways[0].state, record.ways[0].why, record.ways[0].nodes) == ("unknown", why, ())
+    assert f"ways: {why}" in record.unknown
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ({"constraints": "{}"}, ""),
+        ({"notes": {CLAIMS: ["data"]}}, ""),
+        ({}, "1 Insufficient nvidia.com/gpu."),
+    ],
+    ids=["no rule", "a volume that is no obstacle", "too few GPUs"],
+)
+def test_the_twin_that_only_lacks_gpus_has_its_way(
+    fleet: QueueFleet, pod: dict[str, Any], message: str
+) -> None:
+    stage_idle(fleet)
+    wait_for(fleet, 4, pods=2, **pod)
+    if message:
+        fleet.says("job-0", "FailedScheduling", message)
+    assert fleet.way("reclaim_idle").nodes == ("n1",)
+
+
+def test_gpus_at_work_are_no_way_whatever_rule_the_pod_has(fleet: QueueFleet) -> None:
+    stage_busy(fleet)
+    wait_for(fleet, **name_rule("apart"))
+    assert {way.state for way in fleet.record().ways} == {"refused"}
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "expected"),
     [
@@ -493,6 +557,29 @@ def test_a_pod_with_a_node_waits_for_its_image_and_its_gpus_are_in_the_bill(
     records = _read_all(fleet)
     assert [r.reasons[0].reason for r in records] == ([reason] if reason else [])
     assert all(r.waiting_cost is None and "in the bill" in r.unknown[0] for r in records)
+
+
+@pytest.mark.parametrize(("minutes", "reasons"), [(20, ["volume"]), (1, [])])
+def test_a_pod_with_a_node_waits_for_its_volume_by_an_event_of_its_own(
+    fleet: QueueFleet, minutes: int, reasons: list[str]
+) -> None:
+    """The event is five minutes old: of the pod that was created a minute ago it is not."""
+    fleet.node("n1")
+    placed = THEN - timedelta(minutes=minutes)
+    wait_for(
+        fleet, node="n1", created_at=placed, scheduled_at=placed, started_at=placed,
+        containers=json.dumps([{"name": "train", "waiting": "ContainerCreating"}]),
+    )  # fmt: skip
+    fleet.says("job-0", "FailedMount", "Unable to attach or mount volumes: timed out")
+    assert [r.reasons[0].reason for r in _read_all(fleet)] == reasons
+
+
+def test_a_claim_of_a_device_has_its_reason_and_no_way_that_is_a_guess(fleet: QueueFleet) -> None:
+    fleet.node("n1")
+    fleet.waits("job", 1, resource="gpu.nvidia.com")
+    fleet.says("job-0", "FailedScheduling", "0/1 nodes are available: cannot allocate all claims.")
+    record = fleet.record()
+    assert ([r.reason for r in record.reasons], record.ways) == (["dra"], ())
 
 
 def test_a_request_without_a_number_is_unknown_with_its_reason(fleet: QueueFleet) -> None:

@@ -70,6 +70,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     ahead: int | None
     priority: int | None = None
     unscheduled: str | None = None
+    constraints: str | None = None
+    """Rules of its placement that depend on other pods, by name (`pod_rules.RULES`)."""
 
     @property
     def label_map(self) -> dict[str, Any]:
@@ -298,11 +300,11 @@ class FleetState:
             PodRecord(
                 (c, ns or "", kind or "", name or ""), uid, pod, node, phase, kind != UNRESOLVED,
                 top, team, queue, priority, resource, gpus, cpu, memory, labels, annotations, begin,
-                end, placed, ahead, number, unscheduled,
+                end, placed, ahead, number, unscheduled, constraints,
             )
             for c, uid, ns, pod, node, phase, kind, name, top, team, queue, priority, resource,
             gpus, cpu, memory, labels, annotations, begin, end, placed, ahead, number,
-            unscheduled in zip(
+            unscheduled, constraints in zip(
                 *(rows[name] for name in _POD_COLUMNS), strict=True
             )
         ]  # fmt: skip
@@ -347,7 +349,7 @@ _POD_COLUMNS = (
     "cluster", "uid", "namespace", "pod", "node", "phase", "workload_kind", "workload",
     "workload_uid", "team", "queue", "priority_class", "gpu_resource", "gpus",
     "cpu_request_milli", "memory_request_bytes", "labels", "annotations", "begin_us", "end_us",
-    "placed_us", "ahead_us", "priority", "unscheduled",
+    "placed_us", "ahead_us", "priority", "unscheduled", "constraints",
 )  # fmt: skip
 
 

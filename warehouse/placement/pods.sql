@@ -46,7 +46,8 @@ SELECT
     -- The API's clock against ours: a pod cannot be created after it was first seen.
     epoch_us(created_at) - epoch_us(first_seen) AS ahead_us,
     priority,
-    unscheduled
+    unscheduled,
+    constraints
 FROM seen
 WHERE
     -- By an API clock that is ahead of ours a pod may begin after the window in which it was seen.

@@ -37,6 +37,7 @@ class WaitingPodShape(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     labels: str | None = None
     annotations: str | None = None
+    constraints: str | None = None
     assigned: Mapping[str, str] = {}
     """The flavor of each resource, where Kueue has reserved its quota."""
 
@@ -231,6 +232,7 @@ def _list_pods(job: PendingJob, request: WaitingRequest, at: int) -> Iterator[Po
                 ahead=job.ahead_us,
                 priority=job.priority,
                 unscheduled=job.condition,
+                constraints=shape.constraints,
             )
 
 

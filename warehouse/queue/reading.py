@@ -43,6 +43,7 @@ from warehouse.queue.reasons import (
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
+from warehouse.queue.unchecked_rules import doubt_ways, explain_unchecked
 from warehouse.queue.ways import STATES, find_ways, rank_way
 from warehouse.steps import POD_OWNERS, compose_query
 
@@ -158,6 +159,11 @@ class QueueReader:
         if variant.untried:
             unknown.append(f"ways: {variant.untried}")
         blocked, others, ways = self._find_blockers(demand, variant, answer, since)
+        reasons = list_reasons(pods, self._messages, answer)
+        unchecked = explain_unchecked(pods, reasons)
+        if unchecked and any(way.state == "holds" for way in ways):
+            ways = doubt_ways(ways, unchecked)
+            unknown.append(f"ways: {unchecked}")
         return QueuedWorkload(
             key=key,
             pods=len(pods),
@@ -173,7 +179,7 @@ class QueueReader:
             waiting_cost=None
             if waited is None or usd_h is None
             else round_to_cents(usd_h * Decimal(repr(waited))),
-            reasons=list_reasons(pods, self._messages, answer),
+            reasons=reasons,
             blocked_by=blocked,
             held_by_others=others,
             ways=ways,
@@ -293,9 +299,7 @@ class QueueReader:
         for key, pods in by_key.items():
             first = pods[0]
             why = f"gpus: how many of {first.gpu_resource} it requests is not known"
-            reasons = [
-                r for p in pods for r in self._messages.get((p.cluster, p.namespace, p.pod), ())
-            ]
+            reasons = [reason for pod in pods for reason in self._list_messages(pod)]
             first_reason = reasons[0] if reasons else WaitReason("unknown", why, "container")
             yield self._build_record(key, pods, (first_reason,), None, (why,))
         starting: dict[WorkloadKey, list[tuple[StartingPod, list[WaitReason]]]] = {}
@@ -341,9 +345,14 @@ class QueueReader:
         """Return whether a pod with a node waits for an image or a volume; empty = neither."""
         containers = msgspec.json.decode(pod.containers) if pod.containers else []
         waits = [f"{c['name']}: {c['waiting']}" for c in containers if c.get("waiting")]
-        messages = self._messages.get((pod.cluster, pod.namespace, pod.pod), [])
         own = [r for text in waits for r in classify_text(text, "container", None)]
-        return [r for r in (*own, *messages) if r.reason in {"image", "volume"}]
+        return [r for r in (*own, *self._list_messages(pod)) if r.reason in {"image", "volume"}]
+
+    def _list_messages(self, pod: UnsizedPod | StartingPod) -> list[WaitReason]:
+        """Return what events say of a pod; not of an older one of the same name."""
+        begin = convert_micros(pod.begin_us)
+        messages = self._messages.get((pod.cluster, pod.namespace, pod.pod), ())
+        return [reason for reason in messages if reason.at is None or reason.at >= begin]
 
     def _build_record(
         self,

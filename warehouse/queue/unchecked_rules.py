@@ -1,0 +1,35 @@
+"""Say which rules of waiting pods no placement checks: a way in that holds else is unknown then."""
+
+import json
+from collections.abc import Iterable
+
+import msgspec
+
+from warehouse.placement.fleet_state import PodRecord
+from warehouse.placement.pod_rules import RULES
+from warehouse.queue.records import Reason, WaitReason, WayIn
+
+UNCHECKED_REASONS: frozenset[Reason] = frozenset({"topology", "volume"})
+"""Of the scheduler's own words: what they name keeps a pod out whatever GPUs are free."""
+
+
+def explain_unchecked(pods: Iterable[PodRecord], reasons: Iterable[WaitReason]) -> str:
+    """Return what of the pods' rules no placement checks; empty = nothing."""
+    names = {name for pod in pods if pod.constraints for name in json.loads(pod.constraints)}
+    for name, words in RULES.items():
+        if name in names:
+            return f"{words}, which is not checked"
+    for reason in reasons:
+        if reason.reason in UNCHECKED_REASONS and reason.source in {"event", "condition"}:
+            return f"its {reason.reason} keeps it out too, which is not checked: {reason.text}"
+    return ""
+
+
+def doubt_ways(ways: Iterable[WayIn], why: str) -> tuple[WayIn, ...]:
+    """Return ways of which none holds: those that would are unknown."""
+    return tuple(
+        msgspec.structs.replace(way, state="unknown", why=why, nodes=())
+        if way.state == "holds"
+        else way
+        for way in ways
+    )
