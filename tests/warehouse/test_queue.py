@@ -531,6 +531,28 @@ def test_an_event_gives_the_reason_with_its_words(
     assert first.text == f"{reason}: {message}"
 
 
+@pytest.mark.parametrize(
+    ("stage", "waits", "expected"),
+    [
+        (stage_busy, {}, "no_fit"),
+        (lambda f: f.node("n1", taints=TAINT), {}, "taint"),
+        (lambda f: f.node("n1", labels='{"gpu": "a10"}'), {"notes": {SELECTOR: {"gpu": ["h100"]}}},
+         "node_selector"),
+        (lambda f: f.node("n1"), {"gpus": 1, "pods": 9}, "gang"),
+        (both(lambda f: f.node("n1"), lambda f: f.quota(used=1.0)), {}, "quota"),
+        (lambda f: f.node("n1"), {}, "unknown"),
+    ],
+    ids=["no fit", "taint", "selector", "gang", "quota", "nothing keeps it out"],
+)  # fmt: skip
+def test_the_placement_gives_the_reason_where_nobody_says_one(
+    fleet: QueueFleet, stage: Setup, waits: dict[str, Any], expected: str
+) -> None:
+    stage(fleet)
+    wait_for(fleet, **waits)
+    reasons = [(r.reason, r.source) for r in fleet.record().reasons]
+    assert reasons == [(expected, "placement")]
+
+
 def test_the_condition_of_the_pod_is_read_and_an_older_pods_event_is_not(fleet: QueueFleet) -> None:
     fleet.node("n1")
     fleet.runs("busy", eight("n1"), priority=100)

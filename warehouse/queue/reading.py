@@ -43,7 +43,7 @@ from warehouse.queue.reasons import (
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
-from warehouse.queue.unchecked_rules import doubt_ways, explain_unchecked
+from warehouse.queue.unchecked_rules import mark_unknown, explain_unchecked
 from warehouse.queue.ways import STATES, find_ways, rank_way
 from warehouse.steps import POD_OWNERS, compose_query
 
@@ -162,7 +162,7 @@ class QueueReader:
         reasons = list_reasons(pods, self._messages, answer)
         unchecked = explain_unchecked(pods, reasons)
         if unchecked and any(way.state == "holds" for way in ways):
-            ways = doubt_ways(ways, unchecked)
+            ways = mark_unknown(ways, unchecked)
             unknown.append(f"ways: {unchecked}")
         return QueuedWorkload(
             key=key,

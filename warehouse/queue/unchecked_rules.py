@@ -25,7 +25,7 @@ def explain_unchecked(pods: Iterable[PodRecord], reasons: Iterable[WaitReason]) 
     return ""
 
 
-def doubt_ways(ways: Iterable[WayIn], why: str) -> tuple[WayIn, ...]:
+def mark_unknown(ways: Iterable[WayIn], why: str) -> tuple[WayIn, ...]:
     """Return ways of which none holds: those that would are unknown."""
     return tuple(
         msgspec.structs.replace(way, state="unknown", why=why, nodes=())
