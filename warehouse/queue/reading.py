@@ -43,7 +43,7 @@ from warehouse.queue.reasons import (
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
 from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
-from warehouse.queue.unchecked_rules import mark_unknown, explain_unchecked
+from warehouse.queue.unchecked_rules import explain_unchecked, mark_unknown
 from warehouse.queue.ways import STATES, find_ways, rank_way
 from warehouse.steps import POD_OWNERS, compose_query
 
