@@ -544,7 +544,7 @@ def test_an_event_gives_the_reason_with_its_words(
     ],
     ids=["no fit", "taint", "selector", "gang", "quota", "nothing keeps it out"],
 )  # fmt: skip
-def test_the_placement_gives_the_reason_where_nobody_says_one(
+def test_the_placement_gives_the_reason_without_an_event(
     fleet: QueueFleet, stage: Setup, waits: dict[str, Any], expected: str
 ) -> None:
     stage(fleet)
