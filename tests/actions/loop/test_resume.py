@@ -15,6 +15,7 @@ from actions.journal import JournalState
 from actions.journal.trust import trust_by_hand
 from actions.journal.warehouse_copy import copy_journal
 from actions.loop.actor import Actor
+from actions.loop.resume_requests import request_resume
 from actions.policy.parser import read_policies
 from actions.savings.action_selection import select_actions
 from analyzers.suspended.analyzer import SuspendedAnalyzer
@@ -29,6 +30,7 @@ from tests.actions.loop.site import SPACE, Told, pod_spec
 from tests.actions.loop.test_stalled_jobs import FIELDS, HALF_HOUR, SAVES, GangPlant, GangSources
 from tests.analyzers.gangs import SHOWN
 from warehouse.incidents import write_incidents
+from warehouse.queue import suspensions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SHIPPED = Path(__file__).resolve().parents[3] / "policies" / "resume-suspended-jobs.yaml"
@@ -170,6 +172,34 @@ def test_a_suspended_job_runs_again_once_its_reason_ended_and_it_has_room(
     assert stop.restored is None
     plant.copy()
     assert (plant.cases(), plant.holds()) == ([], [])
+
+
+# tests/analyzers/test_suspended.py: the judgement; tests/actions/loop/test_resume_requests.py: the
+# request; the test above: the same turns for a job that hung.
+@pytest.mark.long
+def test_an_idle_job_runs_again_on_its_owners_request_once_it_has_room(
+    plant: SuspendedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspensions, "STALLED", "another kind")  # so its stop counts as idle
+    (hold,) = plant.holds()
+    assert "once it has room: `fallow resume" in hold
+    plant.occupy(2)
+    (stop,) = plant.resuming().record.actions
+    request_resume(JournalState(plant.journal(actor="mia")), stop, "mia", plant.now)
+    plant.copy()
+    plant.live(timedelta(minutes=2))
+    (hold,) = plant.holds()
+    assert hold.startswith("its pods have no room: ")
+    assert plant.turn() == []
+    plant.store.delete("Job", "other", SPACE)
+    plant.state = "rest"
+    plant.pass_time(minutes=48)  # the breaker compares half an hour
+    plant.live(timedelta(minutes=4))
+    (case,) = plant.cases()
+    assert "mia requested at " in case.recommendation.why
+    plant.wait_grace()
+    assert plant.turn() == ["acted: "]
+    assert not plant.suspended()
 
 
 # tests/analyzers/test_suspended.py: the same near-twins on stored rows.
