@@ -32,6 +32,7 @@ from warehouse.sorted_samples import (
     SortedSamples,
     find_groups,
     group_by_owner,
+    is_shared,
     list_later,
     sort_by_time,
     sort_distinct,
@@ -278,6 +279,8 @@ def _find_end(reduction: str, values: Array, valid: Flags | None, starts: Ints) 
     greatest = reduction == "greatest"
     # Not a number is greater than any number, as in the engine.
     low, high = (-np.inf, np.nan) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if is_shared(values):
+        return np.broadcast_to(values[0], len(starts))
     if valid is not None:
         values = np.where(valid, values, kind.type(low if greatest else high))
     return (np.maximum if greatest else np.fmin).reduceat(values, starts)

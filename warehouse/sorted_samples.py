@@ -143,8 +143,27 @@ def find_groups(keys: Ints, groups: Groups) -> Ints:
 
 def take_rows(column: SampleColumn, rows: Ints) -> SampleColumn:
     """Return the rows of a column."""
-    valid = None if column.valid is None else column.valid[rows]
-    return SampleColumn(column.values[rows], valid, column.texts)
+    valid = None if column.valid is None else _take(column.valid, rows)
+    return SampleColumn(_take(column.values, rows), valid, column.texts)
+
+
+def is_shared(values: Array) -> bool:
+    """Return whether all values are one in memory, as `read_column` makes equal ones."""
+    return values.strides == (0,)
+
+
+def _take(values: Array, rows: Ints) -> Array:
+    if len(values) and is_shared(values):
+        return np.broadcast_to(values[0], len(rows))
+    return values[rows]
+
+
+def _share_value(values: Array) -> Array:
+    """Return one value for all where they are equal to the bit: nothing copies or sorts it."""
+    bits = values.view(f"i{values.itemsize}")
+    if len(bits) > 1 and bits[0] == bits[-1] and (bits == bits[0]).all():
+        return np.broadcast_to(values[0], len(values))
+    return values
 
 
 def _gather_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, list[pa.Array]]:
@@ -157,11 +176,17 @@ def _gather_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, list[pa.Arra
 
 
 def read_column(column: pa.ChunkedArray) -> SampleColumn:
-    """Return an Arrow column as arrays; of texts, their ranks."""
+    """Return an Arrow column as arrays; of texts, their ranks.
+
+    Equal values without a null, such as the model and the interval of most fleets, are one in
+    memory.
+    """
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):
         whole = column.unify_dictionaries().combine_chunks()
+        if len(whole.dictionary) == 1 and not whole.null_count:
+            return SampleColumn(np.broadcast_to(np.int32(0), len(whole)), None, whole.dictionary)
         order = pc.sort_indices(whole.dictionary)
         ranks = np.full(len(order) + 1, -1, np.int32)
         ranks[order.to_numpy()] = np.arange(len(order))
@@ -170,7 +195,7 @@ def read_column(column: pa.ChunkedArray) -> SampleColumn:
         valid = values >= 0 if whole.null_count else None
         return SampleColumn(values, valid, whole.dictionary.take(order))
     if not column.null_count:
-        return SampleColumn(column.to_numpy())
+        return SampleColumn(_share_value(column.to_numpy()))
     if column.null_count == len(column):
         kind = column.type.to_pandas_dtype()
         return SampleColumn(
