@@ -24,6 +24,7 @@ from runtime.operations import pipeline
 from warehouse import signals
 from warehouse.lake import Warehouse
 from warehouse.signals.readings import sort_rows
+from warehouse.stages import files
 
 pytestmark = pytest.mark.slow
 
@@ -47,14 +48,14 @@ def series(every: int, hours: float, seed: int = 1, **columns: Any) -> dict[str,
     }
 
 
-def batch(devices: Mapping[str, Mapping[str, Any]]) -> Batch:
+def batch(devices: Mapping[str, Mapping[str, Any]], cluster: str = "c") -> Batch:
     """Return the rows of `sample` of some devices, a pod on each."""
     rows: dict[str, Any] = {}
     names = {name for shown in devices.values() for name in shown}
     for device, shown in devices.items():
         count = len(shown["ts"])
         fixed = {
-            "cluster": "c", "device": device, "node": "n", "vendor": "nvidia",
+            "cluster": cluster, "device": device, "node": "n", "vendor": "nvidia",
             "model": "NVIDIA H100 80GB HBM3", "namespace": "ns", "pod": f"pod-{device}",
         }  # fmt: skip
         for name, value in fixed.items():
@@ -331,6 +332,24 @@ def test_devices_in_parts_have_the_states_of_all_at_once(
             signals.write_signals(warehouse, whole)
         assert learned.call_count == 1, "once for all parts"
         assert read_signals(warehouse) == at_once
+        monkeypatch.setattr(files, "FILE_ROWS", 1)
+        for _ in range(2):  # the second replaces the rows of the files of the first
+            with mock.patch.object(files, "add_files", wraps=files.add_files) as added:
+                signals.write_signals(warehouse, whole)
+            assert added.call_count == 4, "each part writes files"
+            assert read_signals(warehouse) == at_once
+
+
+def test_rows_of_two_clusters_lie_in_the_order_of_their_table(settings: Settings) -> None:
+    shown = {name: series(60, 2) for name in ("GPU-3", "GPU-1", "GPU-2")}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch(shown, cluster) for cluster in ("b", "a")])
+        whole = Window(T, T + timedelta(hours=2))
+        pipeline.account(warehouse, whole)
+        rows = pl.DataFrame(signals.derive_signals(warehouse, whole))
+    assert rows["cluster"].n_unique() == 2
+    assert rows.height == 6 * 24
+    assert rows.equals(rows.sort("device", "bucket", maintain_order=True))
 
 
 def test_a_window_is_one_pass_up_to_the_bound_and_three_days_at_least(

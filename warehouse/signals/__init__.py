@@ -25,6 +25,8 @@ from fallow.window import Window
 from warehouse.signals import power_band, states
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.readings import read_readings
+from warehouse.stages.files import NewFiles
+from warehouse.statements import run_change
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -98,7 +100,10 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
         bands = learn_bands(wh, _widen(wh, chunk), wh.settings.ledger.idle_threshold)
         for devices in list_device_ranges(wh, count_parts(wh, chunk)):
             rows = derive_signals(wh, chunk, devices, bands)
-            count += wh.replace("signal", rows, WRITTEN, {**chunk.bounds(), **devices.bounds()})
+            with wh.transaction() as cursor, NewFiles(cursor, wh.place) as files:
+                span = {**chunk.bounds(), **devices.bounds()}
+                run_change(cursor, f"DELETE FROM signal WHERE {WRITTEN}", span)
+                count += files.store("signal", rows)
     return count
 
 
@@ -108,7 +113,7 @@ def derive_signals(
     devices: DeviceRange = ALL_DEVICES,
     bands: pl.DataFrame | None = None,
 ) -> "pa.Table":
-    """Return the `signal` rows of a window and of some devices as `write_signals` writes them.
+    """Return the `signal` rows of a window and of some devices, in the table's order.
 
     `bands`: the idle bands of the window and its context, where they are known.
     """
@@ -133,7 +138,17 @@ def derive_signals(
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
     columns = get_schema("signal").names
-    return written.select(columns).to_arrow().cast(get_schema("signal"))
+    return _sort_by_device(written.select(columns)).to_arrow().cast(get_schema("signal"))
+
+
+def _sort_by_device(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows in the table's order; streams are by cluster, and by pod on a shared device."""
+    device, bucket = pl.col("device"), pl.col("bucket")
+    before = device.shift()
+    late = (device < before) | ((device == before) & (bucket < bucket.shift()))
+    if not rows.select(late.any()).item():
+        return rows
+    return rows.sort("device", "bucket", maintain_order=True)
 
 
 def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:

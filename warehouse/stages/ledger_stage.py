@@ -32,6 +32,7 @@ from warehouse.stages.files import (
     register_files,
     remove_files,
     write_rows,
+    write_sorted,
 )
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
@@ -114,8 +115,7 @@ def derive_signal_slice(
             return ()
         rows = signals.derive_signals(warehouse, _get_window(part), devices[part.part])
         with warehouse.snapshot() as cursor:
-            cursor.register("derived", rows)
-            return tuple(write_rows(cursor, warehouse.place, "signal", "FROM derived", {}))
+            return tuple(write_sorted(cursor, warehouse.place, "signal", rows))
 
 
 def derive_ledger_slice(
