@@ -51,8 +51,9 @@ class WorkloadGpus(msgspec.Struct, frozen=True):
     """Pods bound to a node that hold GPUs."""
     replicas_unseen: int
     """Those of them without any device in evidence, or with too few."""
-    pods_unseen: int
-    """The same, of all pods that were bound at any time of the stretch."""
+    unseen_us: int
+    """The longest time without evidence of any pod that was bound in the stretch, in microseconds;
+    a part of its devices counts as that part of the time."""
     gpus: float
     gpus_seen: float
     coverage: float | None

@@ -23,7 +23,7 @@ from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.result import DAY_HOURS, Backtest, BacktestStop, count_blocked
 from actions.decide import decide
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
-from actions.facts.coverage import PastCoverage, find_partly_seen
+from actions.facts.coverage import PastCoverage, find_partly_seen, find_shortest
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, CAPACITY_GATES, Subject, is_ready, rank_case
 from actions.policy.budgets import (
@@ -143,8 +143,11 @@ class _Replay:
         keys = [*lasts.select(_KEY).unique(maintain_order=True).iter_rows()]
         keys = [*dict.fromkeys((*keys, *unresolved.list_workloads(self._candidates)))]
         self._fleet_state = FleetState(views, window.start, window.end, keys)
-        partly_seen = find_partly_seen(views, keys, window.start, window.end)
-        self._coverage = PastCoverage(views, self._case_rows.spans(), partly_seen, self._at)
+        spans = self._case_rows.spans()
+        partly_seen = find_partly_seen(
+            views, find_shortest(spans, self._at), window.start, window.end
+        )
+        self._coverage = PastCoverage(views, spans, partly_seen, self._at)
         self._used = _read_next_use(views, lasts, window, self._at)
         self._fleets = FleetSizes(views, self._fleet_state, self._policy, turn_times)
         self._horizon = get_horizon([self._policy])

@@ -21,7 +21,7 @@ import polars as pl
 from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.policy_replay import ACT_TIME_GATES
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
-from actions.facts.coverage import WorkloadCoverage, find_partly_seen
+from actions.facts.coverage import WorkloadCoverage, find_partly_seen, find_shortest
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
@@ -143,15 +143,19 @@ class _Service:
         self._turns, self._views = turns, views
         self._policies = {policy.name: policy for policy in policies}
         self._rows: dict[int, list[_Row]] = defaultdict(list)
+        shortest: dict[WorkloadKey, int] = {}
         keys: set[WorkloadKey] = set()
+        at = [to_micros(time) for time in turns.times]
         for past in pasts.values():
             frame: pl.DataFrame = pl.DataFrame(past.rows)
             for number, k in enumerate(frame["k"].to_list()):
                 self._rows[k].append(_Row(past, number))
             keys.update(frame.select(_KEY).unique().iter_rows())
+            for key, length in find_shortest(frame, at).items():
+                shortest[key] = min(length, shortest.get(key, length))
         sorted_keys = sorted(keys, key=str)
         self._fleet_state = FleetState(views, window.start, window.end, sorted_keys)
-        self._partly_seen_keys = find_partly_seen(views, sorted_keys, window.start, window.end)
+        self._partly_seen_keys = find_partly_seen(views, shortest, window.start, window.end)
         priced = [p for p in policies if any(b.usd_per_hour for b in p.budgets)]
         self._fleets = FleetSizes(views, self._fleet_state, [*priced, *policies][0], turns.times)
         self._stretches: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)

@@ -1,6 +1,6 @@
 """Compare what cases hold by the inventory with the devices that their evidence covers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -9,7 +9,13 @@ import polars as pl
 from fallow.models import Finding
 from fallow.protocols import Views
 from warehouse.placement.fleet_state import WorkloadKey, get_workload_key, to_micros
-from warehouse.workload_gpus import WorkloadGpus, WorkloadStretch, build_records, read_workload_gpus
+from warehouse.workload_gpus import (
+    WHOLE,
+    WorkloadGpus,
+    WorkloadStretch,
+    build_records,
+    read_workload_gpus,
+)
 
 MOST_STRETCHES = 10_000
 """Stretches of past findings that one query compares with the inventory."""
@@ -86,19 +92,38 @@ def limit_coverage(coverage: float | None, held_gpus: WorkloadGpus | None) -> fl
     return min(parts)
 
 
-def find_partly_seen(
-    views: Views, keys: Sequence[WorkloadKey], since: datetime, until: datetime
-) -> frozenset[WorkloadKey]:
-    """Return the workloads with a pod without evidence between two timestamps.
+def find_shortest(rows: pl.DataFrame, at: Sequence[int]) -> dict[WorkloadKey, int]:
+    """Return the length in microseconds of the shortest finding of each workload with pods.
 
-    Only these workloads need a second query for each time of a replay.
+    `rows` has k, the names of the workload, start and end; `at` is the time of each k. A finding
+    that goes on after its evaluation counts until then.
+    """
+    ends = pl.min_horizontal("end", pl.Series(at, dtype=pl.Int64).gather(rows["k"]))
+    with_pods = rows.with_columns(length=ends - pl.col("start")).filter(pl.col("namespace") != "")
+    shortest = with_pods.group_by(_KEY, maintain_order=True).agg(pl.col("length").min())
+    return {row[:-1]: row[-1] for row in shortest.iter_rows()}
+
+
+def find_partly_seen(
+    views: Views, shortest: Mapping[WorkloadKey, int], since: datetime, until: datetime
+) -> frozenset[WorkloadKey]:
+    """Return the workloads with a pod that had no evidence for a part of one of their findings.
+
+    Only these workloads need a second query for each time of a replay. A mean over the replay hides
+    a gap of a day, so the time without evidence counts: from (1 - WHOLE) of the shortest finding
+    on, whose lengths in microseconds are `shortest`.
     """
     start, end = to_micros(since), to_micros(until)
-    stretches = [WorkloadStretch(n, *key, start, end) for n, key in enumerate(keys) if key[1]]
+    keys = [*shortest]
+    stretches = [WorkloadStretch(n, *key, start, end) for n, key in enumerate(keys)]
     if not stretches:
         return frozenset()
     coverage = build_records(read_workload_gpus(views, stretches))
-    return frozenset(key for n, key in enumerate(keys) if n in coverage and coverage[n].pods_unseen)
+    return frozenset(
+        key
+        for n, key in enumerate(keys)
+        if n in coverage and coverage[n].unseen_us > (1 - WHOLE) * shortest[key]
+    )
 
 
 def _build_stretch(span: int, finding: Finding, now: datetime) -> WorkloadStretch:

@@ -164,7 +164,8 @@ def test_a_replica_that_went_lowers_the_coverage_of_its_time_only(floor: Floor) 
     floor.telemetry("web-0")
     floor.pod("web-1", finished_at=_naive(END - HOUR), last_seen=_naive(END - HOUR))
     seen = floor.seen()
-    assert (seen.replicas, seen.gap, seen.pods_unseen) == (1, None, 1)
+    assert (seen.replicas, seen.gap) == (1, None)
+    assert seen.unseen_us == 3 * HOUR // timedelta(microseconds=1)
     assert seen.coverage == about(4 / 7)
 
 

@@ -1,10 +1,11 @@
--- What each stretch's workload holds at its end and how much of it is covered, the coverage over
--- the whole stretch, and the first pod by name that is not covered.
+-- What each stretch's workload holds at its end and how much of it is covered, the longest time
+-- without evidence of a pod, the coverage over the whole stretch, and the first pod by name that is
+-- not covered.
 SELECT
     s.span,
     count(p.uid) FILTER (WHERE p.at_end) AS replicas,
     count(p.uid) FILTER (WHERE p.at_end AND p.gpus_seen < $whole * p.gpus) AS replicas_unseen,
-    count(p.uid) FILTER (WHERE p.gpus_seen < $whole * p.gpus) AS pods_unseen,
+    coalesce(max(p.part_us * (1 - p.gpus_seen / p.gpus)), 0)::BIGINT AS unseen_us,
     coalesce(sum(p.gpus) FILTER (WHERE p.at_end), 0.0) AS gpus,
     coalesce(sum(p.gpus_seen) FILTER (WHERE p.at_end), 0.0) AS gpus_seen,
     sum(p.gpus_seen * p.part_us) / nullif(sum(p.gpus * p.part_us), 0) AS coverage,
