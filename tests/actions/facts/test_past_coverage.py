@@ -1,4 +1,4 @@
-"""A replay asks about a workload where a pod of it was unseen for a part of any of its findings."""
+"""A replay queries workloads again of which a pod was unseen for a part of any finding."""
 
 from datetime import timedelta
 
@@ -35,7 +35,7 @@ def _find(floor: Floor, rows: pl.DataFrame) -> frozenset[tuple[str, str, str, st
     return find_partly_seen(floor.views, find_shortest(rows, [convert_to_us(END)]), START, END)
 
 
-def test_a_replica_unseen_on_the_last_of_thirty_days_is_asked_about() -> None:
+def test_a_replica_unseen_on_the_last_of_thirty_days_is_queried_again() -> None:
     floor = _replicas_with_a_gap(timedelta(days=1))
     assert _find(floor, _rows()) == {KEY}
     past = PastCoverage(floor.views, _rows(), {KEY}, [convert_to_us(END)])
@@ -67,7 +67,7 @@ def test_a_finding_that_ends_after_its_evaluation_is_as_long_as_until_then() -> 
     assert find_partly_seen(floor.views, shortest, START, END) == {KEY}
 
 
-def test_findings_about_no_pods_are_asked_about_never() -> None:
+def test_findings_about_no_pods_are_not_queried_again() -> None:
     rows = _rows().with_columns(namespace=pl.lit(""))
     assert find_shortest(rows, [convert_to_us(END)]) == {}
     assert find_partly_seen(Floor().views, {}, START, END) == frozenset()

@@ -1,15 +1,25 @@
 """Predict from one world's rows what another setting does, and play the other world too."""
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from statistics import mean
 
 import msgspec
 import pytest
 
+from actions.backtest.result import BacktestStop
 from runtime.operations.what_if.answer import answer_what_if
-from runtime.operations.what_if.changes import parse_changes
+from runtime.operations.what_if.changes import SiteChange, parse_changes
 from tests.analyzers.conftest import Memory
-from tests.runtime.what_if.played_sites import PlannedJob, PlayedSite, SiteSettings, draw_jobs
+from tests.runtime.what_if.played_sites import (
+    START,
+    PlannedJob,
+    PlayedSite,
+    SiteSettings,
+    draw_jobs,
+)
 
+HOUR_S = 3600.0
 WITHIN = 0.25
 """Part of the true difference by which the predicted one may miss."""
 
@@ -51,23 +61,57 @@ def check(name: str, seed: int) -> None:
     jobs = draw_jobs(seed, gpus=16, load=question.load)
     one = PlayedSite(question.before, jobs, seed=seed)
     two = PlayedSite(question.after, jobs, seed=seed)
-    views = Memory()
-    one.fill(views)
     quota, pool, priority = (
         question.options.get(option, []) for option in ("quota", "pool", "priority")
     )
     changes = parse_changes(quota, pool, priority)
-    answer = answer_what_if(views, one.window, changes, None)
     truth = measure_wait(two, jobs, question.team) - measure_wait(one, jobs, question.team)
-    sides = (answer.before, answer.after)
+    compare(one, changes, question.team, truth)
+
+
+def compare(site: PlayedSite, changes: Sequence[SiteChange], team: str, truth: float) -> None:
+    """Check that a what-if over a site's rows predicts the true change of a team's mean wait."""
+    views = Memory()
+    site.fill(views)
+    answer = answer_what_if(views, site.window, changes, None)
     before, after = (
-        next(team for team in side.teams if team.team == question.team).waits.mean_s
-        for side in sides
+        next(row for row in side.teams if row.team == team).waits.mean_s
+        for side in (answer.before, answer.after)
     )
     assert before is not None
     assert after is not None
     assert abs(truth) > 60
     assert abs(after - before - truth) <= WITHIN * abs(truth), (after - before, truth)
+
+
+def check_policy(seed: int) -> None:
+    """Every second job of team b rests when its work is done; a policy stops it an hour later."""
+    jobs = draw_jobs(seed, gpus=16, load={"a": 0.5, "b": 0.3})
+    forgotten = [job for job in jobs if job.team == "b"][::2]
+    settings = SiteSettings({"h100": 2})
+    replace, names = msgspec.structs.replace, {job.name for job in forgotten}
+    left = [replace(job, run_s=3 * job.run_s) if job.name in names else job for job in jobs]
+    stopped = [replace(job, run_s=job.run_s + HOUR_S) if job.name in names else job for job in jobs]
+    stopped = [min(pair, key=lambda job: job.run_s) for pair in zip(left, stopped, strict=True)]
+    one, two = PlayedSite(settings, left, seed=seed), PlayedSite(settings, stopped, seed=seed)
+    waits = one.list_waits()
+    starts = {job.name: START + timedelta(seconds=job.at_s + waits[job.name]) for job in forgotten}
+    stops = [
+        build_stop(job, starts[job.name] + timedelta(seconds=job.run_s + HOUR_S))
+        for job in forgotten
+        if job.run_s + HOUR_S < 3 * job.run_s
+    ]
+    truth = measure_wait(two, jobs, "a") - measure_wait(one, jobs, "a")
+    assert truth < 0
+    compare(one, parse_changes(stops=stops), "a", truth)
+
+
+def build_stop(job: PlannedJob, at: datetime) -> BacktestStop:
+    return BacktestStop(
+        at=at, finding=job.name, subject=("c", "Job", job.team, job.name), verb="suspend",
+        owner=job.team, gpus=job.gpus, usd_per_day=None, idle_since=at - timedelta(hours=1),
+        notified_at=None, used_at=None, back_at=at, gpu_hours=0.0, usd=None, is_reversed=False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -81,6 +125,17 @@ def test_another_setting_does_what_was_predicted(name: str) -> None:
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_another_setting_does_what_was_predicted_with_ten_seeds(name: str, seed: int) -> None:
     check(name, seed)
+
+
+def test_a_policy_that_stops_what_is_forgotten_does_what_was_predicted() -> None:
+    check_policy(seed=0)
+
+
+# test_a_policy_that_stops_what_is_forgotten_does_what_was_predicted has the same with one seed.
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 10))
+def test_a_policy_does_what_was_predicted_with_ten_seeds(seed: int) -> None:
+    check_policy(seed)
 
 
 def test_a_past_whose_arrivals_were_not_recorded_is_not_trusted() -> None:
