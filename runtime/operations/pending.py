@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 NOTE = (
     "a place fits if all waiting pods can be placed there at once: devices that are known to be "
-    "free, CPU, memory, labels, taints, GPU model and quota; volumes, images and affinity between "
-    "pods are not checked"
+    "free, CPU, memory, labels, taints, GPU model and quota; volumes and images are not checked, "
+    "and for pods with a rule about other pods the answer is unknown"
 )
 COST_NOTE = (
     "waiting_cost = GPU-hours of waiting x usd_h, the mean price of a GPU-hour of the nodes that "

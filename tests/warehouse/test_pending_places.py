@@ -89,6 +89,29 @@ def test_a_job_fits_in_another_cluster_and_the_node_is_named(fleet: Fleet) -> No
     assert own.why == "it needs 4 whole GPUs on one node, 0 are free"
 
 
+@pytest.mark.parametrize(
+    ("constraints", "expected", "why"),
+    [
+        ('{"apart": [{"topology": "kubernetes.io/hostname"}]}', "unknown",
+         "it must stand apart from other pods, which is not checked"),
+        ('{"ports": ["80/TCP"]}', "unknown", "it takes a port of its node, which is not checked"),
+        ("{}", "fits_elsewhere", "all of its pods fit in cluster d"),
+        (None, "fits_elsewhere", "all of its pods fit in cluster d"),
+    ],
+)  # fmt: skip
+def test_where_a_job_fits_is_unknown_if_a_rule_about_other_pods_is_not_checked(
+    fleet: Fleet, constraints: str | None, expected: str, why: str
+) -> None:
+    """Two pods of four GPUs that must be on two nodes have no place on the one of eight."""
+    fleet.node_there()
+    fleet.waits("job", 4, pods=2, constraints=constraints)
+    answer = fleet.answer()
+    assert (answer.answer, answer.why) == (expected, why)
+    assert [place.nodes for place in answer.places if expected == "unknown"] in ([], [(), ()])
+    window = Window(NOW - timedelta(hours=6), NOW)
+    assert len([*find_elsewhere(fleet.views, window)]) == (expected == "fits_elsewhere")
+
+
 def test_what_fits_in_another_cluster_is_a_finding_without_hours_or_dollars(fleet: Fleet) -> None:
     fleet.node_there()
     fleet.waits("job", 8)

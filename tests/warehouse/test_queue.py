@@ -475,6 +475,9 @@ def test_a_way_does_not_hold_where_what_keeps_it_out_is_not_checked(
     assert record.cheapest_way is None
     assert (record.ways[0].state, record.ways[0].why, record.ways[0].nodes) == ("unknown", why, ())
     assert f"ways: {why}" in record.unknown
+    assert record.answer is not None
+    assert record.answer.answer in {"unknown", "nowhere"}
+    assert not any(place.state == "fits" for place in record.answer.places)
 
 
 @pytest.mark.parametrize(

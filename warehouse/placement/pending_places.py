@@ -33,6 +33,7 @@ from warehouse.placement.pod_demand import (
     get_owner_key,
     place_pods,
 )
+from warehouse.placement.pod_rules import explain_rule
 from warehouse.placement.quota_room import QuotaAnswer, QuotaRoom
 
 LOOKBACK = timedelta(hours=1)
@@ -93,6 +94,20 @@ class PendingAnswer(msgspec.Struct, frozen=True):
         return "nowhere" if self.answer == "nowhere" else f"unknown: {self.why}"
 
 
+def doubt_places(answer: PendingAnswer, why: str) -> PendingAnswer:
+    """Return an answer in which no place is known to fit, for a reason."""
+    places = _sort_places(
+        msgspec.structs.replace(place, state="unknown", why=why, nodes=())
+        if place.state == "fits"
+        else place
+        for place in answer.places
+    )
+    if not places:
+        return answer
+    verdict, text = _summarize(answer.key[0], places)
+    return msgspec.structs.replace(answer, answer=verdict, why=text, places=tuple(places))
+
+
 class PendingPlaces:
     """The places of every cluster at one time."""
 
@@ -134,11 +149,14 @@ class PendingPlaces:
     def explain(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> PendingAnswer:
         """Return where these pending pods of a workload would fit together.
 
-        With flavors of Kueue it is the answer of the flavor that takes them best.
+        With flavors of Kueue it is the answer of the flavor that takes them best. Where a rule
+        between pods is not checked, no place is known to take them.
         """
         variants = list_variants(key, pods, self.quotas)
         answers = [self.explain_variant(key, pods, variant) for variant in variants]
-        return min(answers, key=lambda answer: ANSWERS.index(answer.answer))
+        answer = min(answers, key=lambda answer: ANSWERS.index(answer.answer))
+        rule = explain_rule(pod.constraints for pod in pods)
+        return doubt_places(answer, rule) if rule else answer
 
     def explain_variant(
         self, key: WorkloadKey, pods: Sequence[PodRecord], variant: FlavorVariant

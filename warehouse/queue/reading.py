@@ -31,7 +31,7 @@ from warehouse.placement.fleet_state import (
     to_micros,
 )
 from warehouse.placement.node_capacities import PlacementNode, judge_node
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
+from warehouse.placement.pending_places import PendingAnswer, PendingPlaces, doubt_places
 from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
@@ -159,11 +159,12 @@ class QueueReader:
         if variant.untried:
             unknown.append(f"ways: {variant.untried}")
         blocked, others, ways = self._find_blockers(demand, variant, answer, since)
-        reasons = list_reasons(pods, self._messages, answer)
-        unchecked = explain_unchecked(pods, reasons)
-        if unchecked and any(way.state == "holds" for way in ways):
-            ways = mark_unknown(ways, unchecked)
-            unknown.append(f"ways: {unchecked}")
+        unchecked = explain_unchecked(pods, list_reasons(pods, self._messages, None))
+        if unchecked:
+            answer = doubt_places(answer, unchecked)
+            if any(way.state == "holds" for way in ways):
+                ways = mark_unknown(ways, unchecked)
+                unknown.append(f"ways: {unchecked}")
         return QueuedWorkload(
             key=key,
             pods=len(pods),
@@ -179,7 +180,7 @@ class QueueReader:
             waiting_cost=None
             if waited is None or usd_h is None
             else round_to_cents(usd_h * Decimal(repr(waited))),
-            reasons=reasons,
+            reasons=list_reasons(pods, self._messages, answer),
             blocked_by=blocked,
             held_by_others=others,
             ways=ways,

@@ -1,12 +1,11 @@
 """Say which rules of waiting pods no placement checks: a way in that holds else is unknown then."""
 
-import json
 from collections.abc import Iterable
 
 import msgspec
 
 from warehouse.placement.fleet_state import PodRecord
-from warehouse.placement.pod_rules import RULES
+from warehouse.placement.pod_rules import explain_rule
 from warehouse.queue.records import Reason, WaitReason, WayIn
 
 UNCHECKED_REASONS: frozenset[Reason] = frozenset({"topology", "volume"})
@@ -15,10 +14,8 @@ UNCHECKED_REASONS: frozenset[Reason] = frozenset({"topology", "volume"})
 
 def explain_unchecked(pods: Iterable[PodRecord], reasons: Iterable[WaitReason]) -> str:
     """Return what of the pods' rules no placement checks; empty = nothing."""
-    names = {name for pod in pods if pod.constraints for name in json.loads(pod.constraints)}
-    for name, words in RULES.items():
-        if name in names:
-            return f"{words}, which is not checked"
+    if rule := explain_rule(pod.constraints for pod in pods):
+        return rule
     for reason in reasons:
         if reason.reason in UNCHECKED_REASONS and reason.source in {"event", "condition"}:
             return f"its {reason.reason} keeps it out too, which is not checked: {reason.text}"
