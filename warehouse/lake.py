@@ -39,6 +39,7 @@ from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
+from warehouse.stages.files import NewFiles
 from warehouse.views import ViewSchemas
 from warehouse.views.tiers import list_marked_days, parse_name
 
@@ -348,17 +349,23 @@ class Warehouse:
         rows: pa.Table,
         where_sql: str = "true",
         parameters: Mapping[str, Any] | None = None,
+        *,
+        is_sorted: bool = False,
     ) -> int:
         """Replace the table's rows that `where_sql` selects by `rows`, in one transaction.
 
-        The ledger's totals follow its rows. Returns how many rows were written.
+        The ledger's totals follow its rows. `is_sorted`: the rows lie in the table's order, and
+        many are written as a file here. Returns how many rows were written.
         """
         named = parameters or {}
         with (
             self.transaction() as cursor,
+            NewFiles(cursor, self.place) as files,
             totals.follow_changes(cursor, table, where_sql, named),
         ):
             statements.run_change(cursor, f'DELETE FROM "{table}" WHERE {where_sql}', named)
+            if is_sorted:
+                return files.store(table, rows)
             cursor.register("incoming", rows)
             cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
             cursor.unregister("incoming")

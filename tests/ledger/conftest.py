@@ -33,7 +33,10 @@ class Tables:
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
-    def replace(self, table: str, rows: pa.Table, where: str, parameters: Row) -> int:
+    def replace(
+        self, table: str, rows: pa.Table, where: str, parameters: Row, *, is_sorted: bool = False
+    ) -> int:
+        del is_sorted  # a fact about rows that only the lake uses
         self._connection.execute(f"DELETE FROM {table} WHERE {where}", parameters)
         self._put(f"INSERT INTO {table} BY NAME", rows)
         return int(rows.num_rows)

@@ -25,8 +25,6 @@ from fallow.window import Window
 from warehouse.signals import power_band, states
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.readings import read_readings
-from warehouse.stages.files import NewFiles
-from warehouse.statements import run_change
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -100,10 +98,8 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
         bands = learn_bands(wh, _widen(wh, chunk), wh.settings.ledger.idle_threshold)
         for devices in list_device_ranges(wh, count_parts(wh, chunk)):
             rows = derive_signals(wh, chunk, devices, bands)
-            with wh.transaction() as cursor, NewFiles(cursor, wh.place) as files:
-                span = {**chunk.bounds(), **devices.bounds()}
-                run_change(cursor, f"DELETE FROM signal WHERE {WRITTEN}", span)
-                count += files.store("signal", rows)
+            span = {**chunk.bounds(), **devices.bounds()}
+            count += wh.replace("signal", rows, WRITTEN, span, is_sorted=True)
     return count
 
 
