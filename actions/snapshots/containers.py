@@ -102,10 +102,15 @@ class KubernetesRunner:
 
     @staticmethod
     def _feed(stream: Any, stdin: Iterable[bytes]) -> None:
+        from websocket import WebSocketException  # noqa: PLC0415
+
         for block in stdin:
-            for at in range(0, len(block), PIECE):
-                stream.write_channel(_STDIN, block[at : at + PIECE])
-            stream.update(timeout=0)
+            try:
+                for at in range(0, len(block), PIECE):
+                    stream.write_channel(_STDIN, block[at : at + PIECE])
+                stream.update(timeout=0)
+            except (OSError, WebSocketException):
+                return  # what the command said, and its exit code, are read next
         if stream.subprotocol == _V5:
             stream.close_channel(_STDIN)
 
@@ -115,12 +120,17 @@ class KubernetesRunner:
 
         errors: bytes = b""
         while True:
+            output: bytes = b""
+            error_output: bytes = b""
             try:
+                # Each of them reads the connection.
                 stream.update(timeout=self._timeout_s)
+                output = stream.read_stdout(timeout=0)
+                error_output = stream.read_stderr(timeout=0)
             except (OSError, WebSocketException):
+                if output:
+                    yield output
                 return errors.decode("utf-8", "replace")  # the exit code, if any, comes later
-            output: bytes = stream.read_stdout(timeout=0)
-            error_output: bytes = stream.read_stderr(timeout=0)
             errors = (errors + error_output)[-_MAX_MESSAGE:]
             if output:
                 yield output

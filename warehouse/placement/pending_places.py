@@ -94,7 +94,7 @@ class PendingAnswer(msgspec.Struct, frozen=True):
         return "nowhere" if self.answer == "nowhere" else f"unknown: {self.why}"
 
 
-def doubt_places(answer: PendingAnswer, why: str) -> PendingAnswer:
+def mark_places_unknown(answer: PendingAnswer, why: str) -> PendingAnswer:
     """Return an answer in which no place is known to fit, for a reason."""
     places = _sort_places(
         msgspec.structs.replace(place, state="unknown", why=why, nodes=())
@@ -156,7 +156,7 @@ class PendingPlaces:
         answers = [self.explain_variant(key, pods, variant) for variant in variants]
         answer = min(answers, key=lambda answer: ANSWERS.index(answer.answer))
         rule = explain_rule(pod.constraints for pod in pods)
-        return doubt_places(answer, rule) if rule else answer
+        return mark_places_unknown(answer, rule) if rule else answer
 
     def explain_variant(
         self, key: WorkloadKey, pods: Sequence[PodRecord], variant: FlavorVariant

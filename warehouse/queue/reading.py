@@ -31,7 +31,7 @@ from warehouse.placement.fleet_state import (
     to_micros,
 )
 from warehouse.placement.node_capacities import PlacementNode, judge_node
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces, doubt_places
+from warehouse.placement.pending_places import PendingAnswer, PendingPlaces, mark_places_unknown
 from warehouse.placement.pod_demand import PodDemand, build_demand
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
@@ -161,7 +161,7 @@ class QueueReader:
         blocked, others, ways = self._find_blockers(demand, variant, answer, since)
         unchecked = explain_unchecked(pods, list_reasons(pods, self._messages, None))
         if unchecked:
-            answer = doubt_places(answer, unchecked)
+            answer = mark_places_unknown(answer, unchecked)
             if any(way.state == "holds" for way in ways):
                 ways = mark_unknown(ways, unchecked)
                 unknown.append(f"ways: {unchecked}")
