@@ -37,6 +37,7 @@ from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
 from warehouse.queue.reasons import (
     classify_text,
+    list_messages,
     list_reasons,
     read_condition,
     read_messages,
@@ -159,7 +160,8 @@ class QueueReader:
         if variant.untried:
             unknown.append(f"ways: {variant.untried}")
         blocked, others, ways = self._find_blockers(demand, variant, answer, since)
-        unchecked = explain_unchecked(pods, list_reasons(pods, self._messages, None))
+        messages = list_messages(pods, self._messages)
+        unchecked = explain_unchecked(pods, messages)
         if unchecked:
             answer = mark_places_unknown(answer, unchecked)
             if any(way.state == "holds" for way in ways):
@@ -180,7 +182,7 @@ class QueueReader:
             waiting_cost=None
             if waited is None or usd_h is None
             else round_to_cents(usd_h * Decimal(repr(waited))),
-            reasons=list_reasons(pods, self._messages, answer),
+            reasons=list_reasons(messages, answer),
             blocked_by=blocked,
             held_by_others=others,
             ways=ways,

@@ -35,12 +35,10 @@ def read_messages(
     return by_pod
 
 
-def list_reasons(
-    pods: Sequence[PodRecord],
-    messages: Mapping[PodName, Sequence[WaitReason]],
-    answer: PendingAnswer | None,
-) -> tuple[WaitReason, ...]:
-    """Return why pods wait, each reason once: the scheduler's words first, then the placement."""
+def list_messages(
+    pods: Sequence[PodRecord], messages: Mapping[PodName, Sequence[WaitReason]]
+) -> list[WaitReason]:
+    """Return what conditions and events say of why pods wait."""
     reasons: list[WaitReason] = []
     for pod in pods:
         mine = [
@@ -49,13 +47,17 @@ def list_reasons(
             if reason.at is None or reason.at >= convert_micros(pod.begin)
         ]
         reasons.extend([*read_condition(pod.unscheduled), *mine])
-    if answer is not None:
-        reasons.extend(_explain_placement(answer))
+    return reasons
+
+
+def list_reasons(messages: Sequence[WaitReason], answer: PendingAnswer) -> tuple[WaitReason, ...]:
+    """Return why pods wait, each reason once: the scheduler's words first, then the placement."""
+    reasons = [*messages, *_explain_placement(answer)]
     if not reasons:
         text = "no event, no condition, and no placement says why"
-        if answer is not None and answer.answer == "fits_here":
+        if answer.answer == "fits_here":
             text = "free capacity would take it, and no event or condition says what holds it back"
-        elif answer is not None and answer.answer == "unknown":
+        elif answer.answer == "unknown":
             text = answer.why
         reasons = [WaitReason("unknown", text, "placement")]
     return _drop_repeats(reasons)
