@@ -1,8 +1,10 @@
 """What will happen to my workloads, when and why; keep them, or take back what was done."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
 from dashboards import action_buttons, data, filters, owner_filter, page
@@ -49,12 +51,20 @@ def show_coming(request: PageRequest) -> None:
     rows = data.query(owner_workloads.read_coming, request.filters, owners).to_pylist()
     busy = [row for row in rows if row["says"] not in (QUIET, "nothing")]
     if not busy:
-        page.show_nothing(
-            "Nothing will happen to these workloads.",
+        evaluated = (
             f"Policies evaluated {len(rows)} cases of them and only observe."
             if rows
-            else "No policy has a case about them.",
+            else "No policy has a case about them."
         )
+        pending = _count_pending_resumes(request, owners)
+        if pending:
+            jobs = "1 stopped job resumes" if pending == 1 else f"{pending} stopped jobs resume"
+            page.show_nothing(
+                "No policy will stop these workloads.",
+                f"{evaluated} {jobs} once there is room, as requested: see what was done, below.",
+            )
+        else:
+            page.show_nothing("Nothing will happen to these workloads.", evaluated)
         return
     soon = [row for row in busy if row["next_at"]]
     usd = [row["usd_per_day"] for row in busy if row["usd_per_day"] is not None]
@@ -104,6 +114,21 @@ def show_coming(request: PageRequest) -> None:
         )
 
 
+def _count_pending_resumes(request: PageRequest, owners: Sequence[str]) -> int:
+    """Return how many of the owners' stops have a request to resume that waits for room."""
+    pending_resumes = data.query(owner_workloads.read_resumable, request.extent.samples.end)
+    if not any(pending_resumes.values()):
+        return 0
+    stops = _read_actions_taken(request, owners).select(["cluster", "id"]).to_pylist()
+    return sum(pending_resumes.get((s["cluster"], s["id"])) is not None for s in stops)
+
+
+def _read_actions_taken(request: PageRequest, owners: Sequence[str]) -> pa.Table:
+    """Return the actions on the owners' workloads that are still watched."""
+    oldest = request.extent.samples.end - request.settings.actions.watch
+    return data.query(owner_workloads.read_actions_taken, request.filters, tuple(owners), oldest)
+
+
 def _describe(row: dict[str, Any]) -> str:
     """Say in words what will happen to a workload, when and why, and what its owner can do."""
     when = f" It is due {row['next_at']:%Y-%m-%d %H:%M} UTC." if row["next_at"] else ""
@@ -130,12 +155,7 @@ def show_actions_taken(request: PageRequest) -> None:
         return
     page.show_heading("What was done")
     now = request.extent.samples.end
-    rows = data.query(
-        owner_workloads.read_actions_taken,
-        request.filters,
-        owners,
-        now - request.settings.actions.watch,
-    )
+    rows = _read_actions_taken(request, owners)
     if not rows.num_rows:
         page.show_nothing(
             "Nothing was done to these workloads.", "What is done can be undone here."
@@ -184,7 +204,7 @@ def show_actions_taken(request: PageRequest) -> None:
             )
     if pending is not None:
         page.note(
-            f"Asked for by {escape(pending.by)}: it waits for room since "
+            f"Requested by {escape(pending.by)}: it waits for room since "
             f"{pending.at:%Y-%m-%d %H:%M} UTC. Once it has room, the list above says what a "
             "policy does; `fallow doctor` says why not yet. Resume now withdraws it."
         )

@@ -86,9 +86,23 @@ def test_an_owner_requests_a_resume_and_reads_since_when_it_waits(
     site.journal(event_types.RESUME_REQUESTED, "mia")
     page = draw("mine/What is coming", site.settings, window="24h", action=site.stopped)
     assert [b.label for b in page.button] == ["Resume now"]
-    (note,) = (text for text in texts(page) if text.startswith("Asked for by"))
+    (note,) = (text for text in texts(page) if text.startswith("Requested by"))
     assert "mia" in note
     assert ": it waits for room since 2026-11-16 03:00 UTC." in note
+
+
+def test_what_is_planned_does_not_deny_a_requested_resume(site: StoppedSite, draw: Draw) -> None:
+    def read_plan() -> str:
+        page = draw("mine/What is coming", site.settings, window="24h", action=site.stopped)
+        (plan,) = (text for text in texts(page) if "No policy has a case about them." in text)
+        return plan
+
+    assert "Nothing will happen to these workloads." in read_plan()
+    site.journal(event_types.RESUME_REQUESTED, "mia")
+    assert "Nothing will happen" not in read_plan()
+    assert "1 stopped job resumes once there is room, as requested" in read_plan()
+    site.journal(event_types.UNDO_STARTED, "mia")
+    assert "Nothing will happen to these workloads." in read_plan()
 
 
 def test_what_suspended_no_job_is_only_given_back_now(site: StoppedSite, draw: Draw) -> None:
