@@ -1,12 +1,11 @@
 """Run `fallow scan`: a Prometheus's history through a temporary warehouse to one report."""
 
-import tempfile
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.errors import SourceError, UsageError
+from fallow.process_folders import open_temporary_folder
 from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
 from fallow.window import Window, format_duration, parse_timestamp
@@ -38,11 +37,11 @@ def scan_prometheus(
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
     collector = collection.build_prometheus_collector(settings, clock=lambda: now, on_grid=True)
-    with tempfile.TemporaryDirectory(prefix="fallow-scan-") as folder:
+    with open_temporary_folder("scan") as folder:
         own = WarehouseSettings(
             threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit
         )
-        scratch = settings.model_copy(update={"home": Path(folder), "warehouse": own})
+        scratch = settings.model_copy(update={"home": folder, "warehouse": own})
         return _run_scan(scratch, collector, window, progress)
 
 

@@ -4,7 +4,6 @@ No server runs: exporters' rows come directly from the blocks (`simulator.export
 hosts' rows from the scripts, nodes and pods from the objects by the collector's own reader.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from analyzers.idle.signals import SERVICES
 from collectors.kube.dump import import_kubectl
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.process_folders import open_temporary_folder
 from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -136,8 +136,8 @@ class Inventory:
             "kind": "List",
             "items": [*present, *self._constant, *deleted, *events],
         }
-        with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
-            path = Path(folder) / "dump.json"
+        with open_temporary_folder("accuracy") as folder:
+            path = folder / "dump.json"
             path.write_bytes(msgspec.json.encode(document))
             now = datetime.fromtimestamp(now_s, UTC)
             for batch in import_kubectl(path, self._cluster, now):

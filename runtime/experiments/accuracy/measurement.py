@@ -1,14 +1,13 @@
 """Measure one world per seed, collected with quirks: the scores of Fallow and of other tools."""
 
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from analyzers.idle.analyzer import IdleAnalyzer
+from fallow.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy import peers
 from runtime.experiments.accuracy.collection import (
@@ -42,8 +41,8 @@ def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all"
     window = Window(START, START + timedelta(days=days))
     planted_quirks = Quirks.of(quirks, seed)
     world = World(Spec(nodes=build_fleet(gpus), start_s=START.timestamp()), seed)
-    with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
-        settings = isolate_settings(Path(folder))
+    with open_temporary_folder("accuracy") as folder:
+        settings = isolate_settings(folder)
         with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
             truth, scripts = run_world(warehouse, world, window, planted_quirks)
             owner_courses = list_courses(truth, scripts)

@@ -1,17 +1,16 @@
 """Run the world twice, without and with enforcement, and return the measures of both."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from multiprocessing import get_context
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from actions.policy.parser import read_policies
+from fallow.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
@@ -77,8 +76,8 @@ def _compare_worlds(
 
     end = datetime.fromtimestamp(options.end_s, UTC)
     window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
-    with tempfile.TemporaryDirectory(prefix="fallow-simulate-") as folder:
-        settings = isolate_settings(Path(folder), threads=1)
+    with open_temporary_folder("simulate") as folder:
+        settings = isolate_settings(folder, threads=1)
         with (
             Warehouse.open(settings, write=True, clock=now) as warehouse,
             Enforcer(
