@@ -51,20 +51,7 @@ def show_coming(request: PageRequest) -> None:
     rows = data.query(owner_workloads.read_coming, request.filters, owners).to_pylist()
     busy = [row for row in rows if row["says"] not in (QUIET, "nothing")]
     if not busy:
-        evaluated = (
-            f"Policies evaluated {len(rows)} cases of them and only observe."
-            if rows
-            else "No policy has a case about them."
-        )
-        pending = _count_pending_resumes(request, owners)
-        if pending:
-            jobs = "1 stopped job resumes" if pending == 1 else f"{pending} stopped jobs resume"
-            page.show_nothing(
-                "No policy will stop these workloads.",
-                f"{evaluated} {jobs} once there is room, as requested: see what was done, below.",
-            )
-        else:
-            page.show_nothing("Nothing will happen to these workloads.", evaluated)
+        _show_nothing_coming(request, owners, len(rows))
         return
     soon = [row for row in busy if row["next_at"]]
     usd = [row["usd_per_day"] for row in busy if row["usd_per_day"] is not None]
@@ -112,6 +99,24 @@ def show_coming(request: PageRequest) -> None:
             owner=choice["owner"],
             body={"workload": choice["id"], "for": length},
         )
+
+
+def _show_nothing_coming(request: PageRequest, owners: Sequence[str], cases: int) -> None:
+    """Say that no policy plans anything, and which stopped jobs resume on request."""
+    evaluated = (
+        f"Policies evaluated {cases} cases of them and only observe."
+        if cases
+        else "No policy has a case about them."
+    )
+    pending = _count_pending_resumes(request, owners)
+    if not pending:
+        page.show_nothing("Nothing will happen to these workloads.", evaluated)
+        return
+    jobs = "1 stopped job resumes" if pending == 1 else f"{pending} stopped jobs resume"
+    page.show_nothing(
+        "No policy will stop these workloads.",
+        f"{evaluated} {jobs} once there is room, as requested: see what was done, below.",
+    )
 
 
 def _count_pending_resumes(request: PageRequest, owners: Sequence[str]) -> int:
