@@ -88,16 +88,23 @@ class RolledSamples(msgspec.Struct, frozen=True):
 
 
 def reduce_samples(
-    batches: Iterable[pa.RecordBatch], cluster: str, first: datetime, last: datetime, threads: int
+    batches: Iterable[pa.RecordBatch],
+    labels: pa.Table,
+    cluster: str,
+    first: datetime,
+    last: datetime,
+    *,
+    threads: int,
 ) -> RolledSamples:
     """Return a cluster's `rollup_5m` rows and devices of the buckets in [first, last), naive UTC.
 
-    The batches are those of `rollup/classified.sql`. They must begin before `first` by the longest
+    The batches are those of `rollup/classified.sql`, the labels those of `rollup/labels.sql`.
+    Samples must begin before `first` by the longest
     validity and the longest gap of an energy increase. Rows are sorted by device and bucket.
     """
     schema = tables.get_schema("rollup_5m")
     with ThreadPoolExecutor(threads) as pool:
-        columns = sort_by_time(batches, pool)
+        columns = sort_by_time(batches, labels, pool)
         if not columns:
             return RolledSamples(schema.empty_table(), build_schema().empty_table())
         first_us, last_us = (round((end - _EPOCH) / _MICROSECOND) for end in (first, last))

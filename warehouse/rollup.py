@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from fallow import tables
-from fallow.errors import UnreadableDaysError
+from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.idle_settings import LedgerSettings
 from fallow.window import Window
@@ -386,11 +386,42 @@ def roll_samples(
     `with_samples` is the WITH of `device_sample`; `values` has its parameters, `cluster`, `first`
     and `last`. The facts about models are registered as `model`.
     """
-    sql = f"{with_samples} FROM ({load_step('rollup/classified')})"
     named = {n: v for n, v in values.items() if f"${n}" in with_samples}
+    labels = _read_labels(cursor, with_samples, named)
     threads = count_threads(cursor)  # before the samples, which the cursor streams
-    samples = cursor.execute(sql, {**named, **list_thresholds(ledger)}).to_arrow_reader(BATCH_ROWS)
-    return reduce_samples(samples, values["cluster"], values["first"], values["last"], threads)
+    samples = cursor.execute(
+        _write_labelled(with_samples, "rollup/classified"),
+        {**named, "is_strong": labels.is_strong, **list_thresholds(ledger)},
+    ).to_arrow_reader(BATCH_ROWS)
+    where = (values[name] for name in ("cluster", "first", "last"))
+    return reduce_samples(samples, labels.rows, *where, threads=threads)
+
+
+class SampleLabels(msgspec.Struct, frozen=True):
+    """The distinct labels of samples (`rollup/labels.sql`), and which numbers they have."""
+
+    rows: pa.Table
+    is_strong: bool
+
+
+def _read_labels(
+    cursor: "duckdb.DuckDBPyConnection", with_samples: str, values: dict[str, Any]
+) -> SampleLabels:
+    """Return the labels of the samples; no two have the same number."""
+    sql = _write_labelled(with_samples, "rollup/labels")
+    for is_strong in (False, True):
+        rows = cursor.execute(sql, {**values, "is_strong": is_strong}).to_arrow_table()
+        if len(rows["label"].unique()) == rows.num_rows:
+            return SampleLabels(rows, is_strong)
+    raise WarehouseError(
+        "the labels of two devices or pods have the same SHA-256 hash; nothing is rolled up",
+        hint="rename one of the pods",
+    )
+
+
+def _write_labelled(with_samples: str, step: str) -> str:
+    labelled = f"labelled_sample AS NOT MATERIALIZED ({load_step('rollup/labelled')})"
+    return f"{with_samples} FROM (WITH {labelled} FROM ({load_step(step)}))"
 
 
 def describe_devices(cursor: "duckdb.DuckDBPyConnection", sampled: pa.Table) -> pa.Table:

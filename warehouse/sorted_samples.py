@@ -82,24 +82,35 @@ class LaterSamples(msgspec.Struct, frozen=True):
 
 
 def sort_by_time(
-    batches: Iterable[pa.RecordBatch], pool: ThreadPoolExecutor
+    batches: Iterable[pa.RecordBatch], labels: pa.Table, pool: ThreadPoolExecutor
 ) -> dict[str, SampleColumn]:
     """Return the columns of `rollup/classified.sql` by device and time; none without rows.
 
-    `energy_mj` is no more the counter, but its increase up to each sample (`_measure_energy`).
+    `label` is replaced by the columns of `rollup/labels.sql`. `energy_mj` is no more the counter,
+    but its increase up to each sample (`_measure_energy`).
     """
-    parts = _gather_columns(batches)
+    parts = _gather_columns(batches, labels["label"])
     if not parts:
         return {}
-    columns = {name: read_column(pa.chunked_array(parts.pop(name))) for name in ("at_us", "device")}
-    order = _order_by_time(columns)
+    label = pa.chunked_array(parts.pop("label")).to_numpy()
+    named = _read_labels(labels)
+    at = read_column(pa.chunked_array(parts.pop("at_us")))
+    order = _order_by_time(at.values, named["device"].values[label])
     names = list(parts)
     # Each column is put together and sorted by one thread, and its parts are let go.
     read = pool.map(lambda n: take_rows(read_column(pa.chunked_array(parts.pop(n))), order), names)
-    columns = {name: take_rows(column, order) for name, column in columns.items()}
-    columns.update(zip(names, read, strict=True))
+    columns = {"at_us": take_rows(at, order), **dict(zip(names, read, strict=True))}
+    label = label[order]
+    columns |= {name: take_rows(column, label) for name, column in named.items()}
     columns["energy_mj"] = _measure_energy(columns)
     return columns
+
+
+def _read_labels(labels: pa.Table) -> dict[str, SampleColumn]:
+    """Return the columns of labels; an owner without a name is '' so that it can be a key."""
+    columns = {name: labels[name] for name in labels.column_names if name != "label"}
+    columns |= {name: columns[name].fill_null("") for name in ("namespace", "pod")}
+    return {name: read_column(column) for name, column in columns.items()}
 
 
 def list_later(samples: SortedSamples) -> LaterSamples:
@@ -166,12 +177,15 @@ def _share_value(values: Array) -> Array:
     return values
 
 
-def _gather_columns(batches: Iterable[pa.RecordBatch]) -> dict[str, list[pa.Array]]:
+def _gather_columns(
+    batches: Iterable[pa.RecordBatch], labels: pa.ChunkedArray
+) -> dict[str, list[pa.Array]]:
+    """Return the parts of each column; the number of a label becomes its row in `labels`."""
     parts: dict[str, list[pa.Array]] = {}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            is_text = pa.types.is_string(column.type)
-            parts.setdefault(name, []).append(column.dictionary_encode() if is_text else column)
+            row = pc.index_in(column, value_set=labels) if name == "label" else column
+            parts.setdefault(name, []).append(row)
     return parts
 
 
@@ -204,8 +218,7 @@ def read_column(column: pa.ChunkedArray) -> SampleColumn:
     return SampleColumn(column.fill_null(0).to_numpy(), column.is_valid().to_numpy())
 
 
-def _order_by_time(columns: Mapping[str, SampleColumn]) -> Ints:
-    at, device = columns["at_us"].values, columns["device"].values
+def _order_by_time(at: Ints, device: Array) -> Ints:
     # The stable sort is a radix sort of 16 bits, and of more bits it merges what is sorted.
     if device.max() < MOST_RANKS and (at[1:] >= at[:-1]).all():
         return np.argsort(device.astype(np.uint16), kind="stable")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow import tables
+from fallow.errors import WarehouseError
 from fallow.idle_settings import LedgerSettings
 from warehouse import rollup
 from warehouse.owner_buckets import RolledSamples
@@ -66,6 +67,22 @@ def roll(
         ),
     )
     return rollup.roll_samples(connection, "", HOUR, LedgerSettings(**thresholds))
+
+
+class EqualHashes:
+    """A connection whose engine gives all labels one number, weak or strong."""
+
+    def __init__(self, *, strong: bool = False) -> None:
+        self._connection = duckdb.connect()
+        self._strong = strong
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, values: dict[str, Any] | None = None) -> Any:
+        if values and "is_strong" in values and (self._strong or not values["is_strong"]):
+            sql = f"SELECT * REPLACE (7::UBIGINT AS label) FROM ({sql})"
+        return self._connection.execute(sql, values)
 
 
 def build_5m(rows: list[dict[str, Any]]) -> pa.Table:
@@ -323,3 +340,22 @@ def test_a_window_without_samples_has_no_rows() -> None:
     found = roll_5m([])
     assert found.schema.equals(tables.get_schema("rollup_5m"))
     assert not found.num_rows
+
+
+TWO_OWNERS = [
+    {"at_us": at(0), "pod": "a", "gpu_util_pct": 10.0},
+    {"at_us": at(60), "pod": "b", "gpu_util_pct": 30.0, "node": "n1"},
+    {"at_us": at(120), "namespace": "a", "device": "GPU-1"},
+]
+
+
+def test_labels_with_equal_hashes_get_other_numbers() -> None:
+    plain, other = roll(duckdb.connect(), TWO_OWNERS), roll(EqualHashes(), TWO_OWNERS)  # type: ignore[arg-type]
+    assert plain.rows["pod"].to_pylist() == ["a", "b", ""]
+    assert other.rows == plain.rows
+    assert other.devices == plain.devices
+
+
+def test_labels_without_distinct_numbers_are_not_rolled_up() -> None:
+    with pytest.raises(WarehouseError, match="same SHA-256 hash"):
+        roll(EqualHashes(strong=True), TWO_OWNERS)  # type: ignore[arg-type]

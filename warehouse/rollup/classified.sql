@@ -3,11 +3,8 @@
 -- Time is a number (microseconds since 1970): arithmetic on numbers is cheaper than on timestamps,
 -- and these expressions run for every sample.
 WITH timed AS NOT MATERIALIZED (
-    -- An owner without a name is '' so that it can be a key.
     SELECT
         * REPLACE (
-            coalesce(namespace, '') AS namespace,
-            coalesce(pod, '') AS pod,
             CASE
                 WHEN interval_s > $longest_interval_s THEN $longest_interval_s
                 WHEN interval_s < 0 THEN 0
@@ -16,7 +13,7 @@ WITH timed AS NOT MATERIALIZED (
         ), -- noqa: AM04
         interval_s AS reported_interval_s,
         mem_used_bytes + mem_free_bytes + coalesce(mem_reserved_bytes, 0) AS memory_bytes
-    FROM device_sample
+    FROM labelled_sample
 ),
 
 -- The activity of a sample (0-1), as `signals/active_sample.sql` defines it; a test compares them.
@@ -51,14 +48,7 @@ active AS NOT MATERIALIZED (
 -- of 0.05 with its upper end. A sample is valid for `valid_us`, and an increase of energy counts
 -- where it came within `gap_us`.
 SELECT
-    device,
-    namespace,
-    pod,
-    node,
-    parent,
-    vendor,
-    model,
-    profile,
+    label,
     sharers,
     interval_s,
     reported_interval_s,
