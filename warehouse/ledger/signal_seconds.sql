@@ -34,13 +34,15 @@ hourly AS (
 both_sizes AS (
     SELECT
         *,
-        300 AS cell_s
+        bucket + INTERVAL 5 MINUTE AS cell_end,
+        CASE WHEN pod = '' THEN device_id END AS unnamed_id
     FROM fine
     WHERE bucket >= $since
     UNION ALL
     SELECT
         h.*,
-        $step_s AS cell_s
+        h.bucket + to_seconds($step_s) AS cell_end,
+        CASE WHEN h.pod = '' THEN h.device_id END AS unnamed_id
     FROM hourly AS h
     ANTI JOIN fine_hours AS f ON h.device_id = f.device_id AND h.bucket = f.hour_at
 ),
@@ -75,6 +77,6 @@ LEFT JOIN names AS n
     ON b.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod
 LEFT JOIN owners AS o
     ON
-        b.pod = '' AND b.device_id = o.device_id AND o.share >= 1
-        AND b.bucket >= o.start_at AND b.bucket <= o.end_at - to_seconds(b.cell_s)
+        b.unnamed_id = o.device_id AND o.share >= 1
+        AND b.bucket >= o.start_at AND b.cell_end <= o.end_at
 GROUP BY b.device_id, b.bucket, coalesce(n.owner_id, o.owner_id)
