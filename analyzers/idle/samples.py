@@ -159,7 +159,7 @@ def read_parts(
 def _read(
     views: Views, chosen: SampleQuery, parameters: Mapping[str, Any]
 ) -> tuple[pa.Table, pa.Table]:
-    named = ("numbers", "clusters", "devices", "first", "last", "since", "until")
+    named = ("numbers", "clusters", "devices", "since", "until")
     states = views.query(load_sql("idle/states"), {name: parameters[name] for name in named})
     return views.query(load_statement(chosen), parameters), states
 
