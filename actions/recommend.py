@@ -14,7 +14,7 @@ does damage.
 
 from collections.abc import Collection, Iterable
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -77,6 +77,7 @@ def add_recommendations(findings: Iterable[Finding]) -> list[Finding]:
     return [msgspec.structs.replace(f, recommendations=recommend(f)) for f in findings]
 
 
+@lru_cache(maxsize=4096)
 def explain_protection(workload_kind: str, namespace: str) -> str | None:
     """Return why a workload is never stopped, or None."""
     values = {"kind": workload_kind, "namespace": namespace}

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -44,7 +45,11 @@ def parse_duration(text: str) -> timedelta:
 
 def format_duration(seconds: float) -> str:
     """Return seconds as a short text: 57s, 5m, 1h30m, 2d3h."""
-    remaining = round(seconds)
+    return _format_seconds(round(seconds))
+
+
+@lru_cache(maxsize=4096)
+def _format_seconds(remaining: int) -> str:
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, remaining = divmod(remaining, size)

@@ -34,12 +34,12 @@ def _check_owner_keep(case: GateInput) -> Iterator[Refusal]:
             select_protections(facts.namespace_labels, facts.namespace_annotations),
         ),
     ):
-        for key, row in read_annotations().items():
+        for key, row in read_annotations().items() if marks else ():
             value = marks.get(key)
             if value is not None and row.protects(value, now):
                 yield _refuse_protection(row, f"{prefix}{key}={value}", value)
-    for row in read_protections():
-        priority_class = facts.priority_class or ""
+    priority_class = facts.priority_class or ""
+    for row in read_protections() if priority_class else ():
         if row.where == "priority" and priority_class.startswith(row.key):
             yield Refusal(f"{row.why}: priority class {priority_class}")
 

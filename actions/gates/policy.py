@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from actions.gates.registry import GateInput, Refusal, join_words, register_gate
 from actions.policy.matching import explain_mismatch, is_any_match
@@ -80,20 +80,27 @@ def _check_verb(case: GateInput) -> Iterator[Refusal]:
 
 def _find_production_signs(facts: Facts) -> Iterator[str]:
     subject = facts.finding.subject
-    namespace_words = set(re.split(r"[^a-z0-9]+", subject.namespace.lower()))
-    priority_words = set(re.split(r"[^a-z0-9]+", (facts.priority_class or "").lower()))
+    namespace_words = _split_words(subject.namespace)
+    priority_words = _split_words(facts.priority_class or "")
+    label_maps = [
+        (prefix, labels)
+        for prefix, labels in (("", facts.labels), ("its namespace's ", facts.namespace_labels))
+        if labels
+    ]
     for source, key, value in _read_signs():
         if source == "namespace" and value in namespace_words:
             yield f"namespace {subject.namespace}"
         if source == "priority" and value in priority_words:
             yield f"priority class {facts.priority_class}"
         if source == "label":
-            for prefix, labels in (
-                ("", facts.labels),
-                ("its namespace's ", facts.namespace_labels),
-            ):
+            for prefix, labels in label_maps:
                 if labels.get(key, "").lower() == value:
                     yield f"{prefix}label {key}={labels[key]}"
+
+
+@lru_cache(maxsize=4096)
+def _split_words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
 
 
 @cache
