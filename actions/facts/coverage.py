@@ -13,6 +13,7 @@ from warehouse.workload_gpus import (
     WHOLE,
     WorkloadGpus,
     WorkloadStretch,
+    build_frame,
     build_records,
     read_workload_gpus,
 )
@@ -28,7 +29,7 @@ class WorkloadCoverage:
     def __init__(self, views: Views, findings: Sequence[Finding], now: datetime) -> None:
         with_pods = [f for f in findings if f.subject.namespace]
         stretches = [_build_stretch(n, f, now) for n, f in enumerate(with_pods)]
-        rows = build_records(read_workload_gpus(views, stretches)) if stretches else {}
+        rows = build_records(read_workload_gpus(views, build_frame(stretches))) if stretches else {}
         self._by_finding = {f.id: rows[n] for n, f in enumerate(with_pods)}
 
     def of(self, finding: Finding) -> WorkloadGpus | None:
@@ -72,8 +73,8 @@ class PastCoverage:
             last = self._k[min(begin + MOST_STRETCHES, len(self._k)) - 1]
             self._read = int(np.searchsorted(self._k, max(last, k), side="right"))
             part = self._rows[begin : self._read]
-            stretches = [WorkloadStretch(*values) for values in part.iter_rows()]
-            self._by_row = build_records(read_workload_gpus(self._views, stretches))
+            rows = read_workload_gpus(self._views, part.rename({"row": "span"}))
+            self._by_row = build_records(rows)
         return self._by_row.get(row)
 
 
@@ -118,7 +119,7 @@ def find_partly_seen(
     stretches = [WorkloadStretch(n, *key, start, end) for n, key in enumerate(keys)]
     if not stretches:
         return frozenset()
-    coverage = build_records(read_workload_gpus(views, stretches))
+    coverage = build_records(read_workload_gpus(views, build_frame(stretches)))
     return frozenset(
         key
         for n, key in enumerate(keys)

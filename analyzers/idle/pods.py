@@ -17,7 +17,7 @@ from fallow.quiescence import BYTES_S
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import load_step
-from warehouse.workload_gpus import WorkloadStretch, build_records, read_workload_gpus
+from warehouse.workload_gpus import build_records, read_workload_gpus
 
 HOST = ("cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "served_n", "requests_n")
 SERVER = ("servers_n", "busy_n", "kernel_n")
@@ -243,16 +243,16 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
 
     Adds `gap`: a text about the replicas without telemetry; null = all have telemetry.
     """
-    stretches = [
-        WorkloadStretch(*values)
-        for values in rows.select("row", *WORKLOAD, "start", "end").iter_rows()
-    ]
-    records = build_records(read_workload_gpus(views, stretches)).values()
-    coverages = pl.DataFrame(
-        [(h.span, h.coverage, h.gap) for h in records],
-        schema={"row": pl.Int64, "seen": pl.Float64, "gap": pl.String},
+    stretches = rows.select("row", *WORKLOAD, "start", "end").rename({"row": "span"})
+    held = read_workload_gpus(views, stretches)
+    # Few rows have a text: the others need no record.
+    unseen = build_records(held.filter(pl.col("replicas_unseen") > 0)).values()
+    gaps = pl.DataFrame(
+        [(h.span, h.gap) for h in unseen],
+        schema={"span": pl.Int64, "gap": pl.String},
         orient="row",
     )
+    coverages = held.join(gaps, on="span", how="left").select("gap", row="span", seen="coverage")
     both = rows.join(coverages, on="row", how="left")
     whole = pl.col("state") == "idle"
     return both.with_columns(

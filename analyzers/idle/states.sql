@@ -1,9 +1,9 @@
 -- Five minutes of `signal` that are not idle throughout. Under the rules `among` and `steady`
 -- (`low`) idle readings are work; in frozen ones nothing is known; in the others an active reading
 -- is no blip of an idle stretch. Rows without any idle second have no idle reading. A row for each
--- holder of the device, in no order: they are millions. So the engine looks a rule up once per
--- entry of a file's dictionary (a function, where `=` compares each row), and the join alone
--- prunes files to the devices.
+-- holder of the device, in no order: they are millions. So a rule is a number by a function, which
+-- the engine evaluates once per entry of a file's dictionary (`=` compares each row), and the join
+-- alone prunes files to the devices.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,

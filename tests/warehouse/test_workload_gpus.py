@@ -13,6 +13,7 @@ from tests.analyzers.conftest import Memory
 from warehouse.workload_gpus import (
     WorkloadGpus,
     WorkloadStretch,
+    build_frame,
     build_records,
     convert_to_us,
     read_workload_gpus,
@@ -79,7 +80,7 @@ class Floor:
         other = WorkloadStretch(
             9, "c", "ml", "Deployment", "other", convert_to_us(start), convert_to_us(end)
         )
-        rows = read_workload_gpus(self.views, [wanted, other])
+        rows = read_workload_gpus(self.views, build_frame([wanted, other]))
         found = build_records(rows)
         assert found[9] == WorkloadGpus(9, 0, 0, 0, 0.0, 0.0, None, None, None)
         return found[7]

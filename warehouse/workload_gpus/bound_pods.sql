@@ -1,51 +1,27 @@
 -- The pods of each stretch's workload that were bound to a node in it and hold GPUs, with the part
 -- of the stretch in which they did, and whether they still did at its end. A pod without a known
--- end exists until ten minutes after it was last seen. A request of GPU memory without a count is
--- one GPU. A source without UIDs hashes the name: where a row has the real UID of the same
--- lifetime, its row is left out.
-WITH inventory AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_list
-    FROM pod
-    GROUP BY cluster
-),
-
-candidates AS (
+-- end exists until ten minutes after it was last seen.
+WITH candidates AS (
     SELECT
         s.span,
         s.start_at,
         s.end_at,
-        p.cluster,
-        p.uid,
-        p.namespace,
+        p.pod_number,
         p.pod,
         p.node,
+        p.gpus,
         p.finished_at,
         p.last_seen,
-        coalesce(p.gpu_request, CASE WHEN p.gpu_resource IS NOT null THEN 1.0 END, 0.0) AS gpus,
-        coalesce(p.scheduled_at, p.started_at, p.first_seen, p.created_at, s.start_at) AS bound_at,
-        coalesce(p.last_seen >= least(i.last_list, s.end_at) - INTERVAL 10 MINUTE, true) AS listed,
-        p.uid = left(sha256(concat_ws('/', p.cluster, p.namespace, p.pod)), 32) AS hashed
+        coalesce(p.bound_at, s.start_at) AS bound_at,
+        coalesce(p.last_seen >= least(p.last_list, s.end_at) - INTERVAL 10 MINUTE, true) AS listed
     FROM judged_stretches AS s
-    INNER JOIN pod_owners AS p
-        ON
-            s.cluster = p.cluster
-            AND s.namespace = p.namespace
-            AND s.workload_kind = p.workload_kind
-            AND s.workload = p.workload
-    INNER JOIN inventory AS i ON p.cluster = i.cluster
-    WHERE
-        coalesce(p.node, p.scheduled_at::VARCHAR) IS NOT null
-        AND (p.finished_at IS NOT null OR coalesce(p.phase, '') NOT IN ('Succeeded', 'Failed'))
+    INNER JOIN workload_pods AS p ON s.workload_number = p.workload_number
 ),
 
 parts AS (
     SELECT
         k.span,
-        k.cluster,
-        k.uid,
-        k.namespace,
+        k.pod_number,
         k.pod,
         k.node,
         k.gpus,
@@ -57,16 +33,6 @@ parts AS (
         END AS to_at,
         k.listed AND coalesce(k.finished_at >= k.end_at, true) AS at_end
     FROM candidates AS k
-    WHERE
-        k.gpus > 0
-        AND NOT (
-            k.hashed AND EXISTS (
-                SELECT 1 FROM candidates AS r
-                WHERE
-                    r.span = k.span AND r.namespace = k.namespace AND r.pod = k.pod
-                    AND NOT r.hashed
-            )
-        )
 )
 
 SELECT * FROM parts

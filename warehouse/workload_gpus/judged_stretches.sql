@@ -1,10 +1,8 @@
--- The requested stretches: a JSON list, with timestamps in microseconds.
+-- The requested stretches by the number of their workload: a JSON list, with timestamps in
+-- microseconds.
 SELECT
     s.span,
-    s.cluster,
-    s.namespace,
-    s.workload_kind,
-    s.workload,
+    s.workload_number,
     make_timestamp(s.start) AS start_at, -- noqa: RF01
     make_timestamp(s."end") AS end_at -- noqa: RF01
 FROM (
@@ -13,8 +11,7 @@ FROM (
             from_json(
                 $stretches,
                 '[{
-                    "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
-                    "workload_kind": "VARCHAR", "workload": "VARCHAR", "start": "BIGINT",
+                    "span": "BIGINT", "workload_number": "BIGINT", "start": "BIGINT",
                     "end": "BIGINT"
                 }]'
             )

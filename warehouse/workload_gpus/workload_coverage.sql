@@ -3,8 +3,8 @@
 -- not covered.
 SELECT
     s.span,
-    count(p.uid) FILTER (WHERE p.at_end) AS replicas,
-    count(p.uid) FILTER (WHERE p.at_end AND p.gpus_seen < $whole * p.gpus) AS replicas_unseen,
+    count(p.pod_number) FILTER (WHERE p.at_end) AS replicas,
+    count(p.pod_number) FILTER (WHERE p.at_end AND p.gpus_seen < $whole * p.gpus) AS replicas_unseen,
     coalesce(max(p.part_us * (1 - p.gpus_seen / p.gpus)), 0)::BIGINT AS unseen_us,
     coalesce(sum(p.gpus) FILTER (WHERE p.at_end), 0.0) AS gpus,
     coalesce(sum(p.gpus_seen) FILTER (WHERE p.at_end), 0.0) AS gpus_seen,

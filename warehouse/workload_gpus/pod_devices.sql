@@ -1,0 +1,60 @@
+-- The devices allocated to each pod that an exporter reports: in evidence until three of its
+-- intervals after it was last seen. Shared devices count as whole devices here. Where telemetry
+-- names no pods, the pod may hold devices without telemetry: its GPUs are multiplied by the share of
+-- the node's devices that telemetry shows.
+WITH node_devices AS (
+    SELECT
+        d.cluster,
+        d.node,
+        count(*)::DOUBLE AS devices
+    FROM device AS d
+    WHERE d.parent IS null
+    GROUP BY d.cluster, d.node
+),
+
+-- Two joins by equality: one join with OR compares every pod with every allocation.
+pod_allocations AS (
+    SELECT
+        b.pod_number,
+        a.cluster,
+        a.device,
+        a.rule,
+        a.share,
+        a.start,
+        a."end"
+    FROM workload_pods AS b
+    INNER JOIN allocation AS a ON b.cluster = a.cluster AND b.uid = a.pod_uid
+    UNION ALL
+    SELECT
+        b.pod_number,
+        a.cluster,
+        a.device,
+        a.rule,
+        a.share,
+        a.start,
+        a."end"
+    FROM workload_pods AS b
+    INNER JOIN allocation AS a
+        ON
+            b.cluster = a.cluster AND b.namespace = a.namespace AND b.pod = a.pod
+            AND b.uid <> a.pod_uid
+            AND a.pod_uid = left(sha256(concat_ws('/', a.cluster, a.namespace, a.pod)), 32)
+)
+
+SELECT
+    a.pod_number,
+    a.start,
+    a."end",
+    CASE
+        WHEN a.rule = 'request'
+            THEN
+                coalesce(a.share, 1.0) * coalesce(d.weight, 1.0)
+                * least(1.0, coalesce(s.devices / nullif(n.gpu_count, 0), 1.0))
+        ELSE coalesce(d.weight, 1.0)
+    END AS gpus,
+    greatest(a.start, d.first_seen) AS seen_from,
+    d.last_seen + to_milliseconds((3000 * coalesce(d.interval_s, 60))::BIGINT) AS seen_until
+FROM pod_allocations AS a
+INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+LEFT JOIN node_devices AS s ON d.cluster = s.cluster AND d.node = s.node
+LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
