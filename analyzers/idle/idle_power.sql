@@ -8,10 +8,10 @@ WITH times AS (
         unnest($times)::TIMESTAMP AS at
 ),
 
-written AS (
+five_minutes AS (
     SELECT
         d.gpu_model,
-        date_trunc('hour', r.bucket) AS hour,
+        r.bucket,
         max(r.band_w) AS band_w,
         max(r.band) AS band
     FROM signal AS r
@@ -19,6 +19,17 @@ written AS (
     WHERE
         r.bucket >= $since::TIMESTAMP - INTERVAL 3 HOUR AND r.bucket < $until
         AND r.band_w IS NOT NULL
+    GROUP BY ALL
+),
+
+-- The hour of a bucket is computed once per bucket, not once per device in it.
+written AS (
+    SELECT
+        gpu_model,
+        date_trunc('hour', bucket) AS hour,
+        max(band_w) AS band_w,
+        max(band) AS band
+    FROM five_minutes
     GROUP BY ALL
 ),
 
