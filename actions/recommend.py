@@ -20,7 +20,7 @@ import msgspec
 
 from fallow.action_models import Facts
 from fallow.case_identity import get_judged_part
-from fallow.models import Claim, Finding, Recommendation, State
+from fallow.models import STALLED_JOB, Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
 from warehouse.queue.exclusions import EXCLUDED
@@ -31,8 +31,6 @@ _SMALLEST = Decimal("0.01")
 _STORED = Decimal("0.0001")
 NOTIFY_OWNER, REQUEST_TO_OWNER = "notify owner", "ask owner"
 """Recommendations that only a person carries out: nothing happens automatically."""
-STALLED = "stalled_job"
-"""Kind of the findings of analyzers/stalled: a job that hangs."""
 RESTART = "restart"
 ELSEWHERE = "restart elsewhere"
 
@@ -57,7 +55,7 @@ def recommend(finding: Finding) -> tuple[Recommendation, ...]:
         return finding.recommendations
     if finding.verdict == "partly idle":
         return (_recommend_fewer(finding),)
-    if finding.kind == STALLED:
+    if finding.kind == STALLED_JOB:
         return _recommend_stalled(finding)
     return _recommend_idle(finding) if finding.verdict == "idle" else ()
 
@@ -112,7 +110,7 @@ def choose_restart(facts: Facts, verbs: Collection[str]) -> Facts:
     advice = facts.recommendation
     stop = read_verbs().get(facts.finding.subject.workload_kind)
     if (
-        facts.finding.kind != STALLED
+        facts.finding.kind != STALLED_JOB
         or not {RESTART, ELSEWHERE} & set(verbs)
         or stop is None
         or advice.verb != stop.verb
@@ -246,7 +244,7 @@ def build_claims(finding: Finding) -> tuple[Claim, ...]:
     """
     subject = finding.subject
     hours: dict[State, float] = {"idle": finding.gpu_hours}
-    if finding.kind == STALLED:
+    if finding.kind == STALLED_JOB:
         hours = finding.details.get("hours_of", {"low": finding.gpu_hours})
     return tuple(
         Claim(

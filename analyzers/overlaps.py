@@ -12,16 +12,16 @@ import msgspec
 
 from analyzers.limits import read_limits
 from analyzers.workload_rows import Owner
-from fallow.models import Claim, Finding, Recommendation
+from fallow.models import STALLED_JOB, Claim, Finding, Recommendation
 
-STALLED, HANG = "stalled_job", "busy_hang"
+HANG = "busy_hang"
 
 
 def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings without the hours of a hang that a stalled job already covers."""
     stalled: dict[Owner, list[Finding]] = {}
     for finding in findings:
-        if finding.kind == STALLED:
+        if finding.kind == STALLED_JOB:
             stalled.setdefault(_get_owner(finding), []).append(finding)
     remaining = []
     for finding in findings:

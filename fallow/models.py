@@ -29,6 +29,8 @@ State = Literal[
 STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
 UNRESOLVED = "unresolved"
 """Workload kind of a workload whose top owner no inventory names: its real kind is not known."""
+STALLED_JOB = "stalled_job"
+"""Kind of the findings of analyzers/stalled: a job that hangs."""
 PLATFORM = "(platform)"
 """The owner of unallocated time, in figures by team, namespace and workload."""
 WASTED: tuple[State, ...] = ("idle", "lost", "free", "stranded", "unavailable")

@@ -27,12 +27,12 @@ from actions.facts.quotas import Quotas
 from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
 from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get_horizon
 from actions.policy.model import Policy
-from actions.recommend import STALLED, recommend
+from actions.recommend import recommend
 from fallow import case_identity
 from fallow.action_models import CaseHistory, Decision, Facts, Step
 from fallow.action_settings import ActionsSettings
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
-from fallow.models import Finding
+from fallow.models import STALLED_JOB, Finding
 from fallow.protocols import PastFindings, Views
 from fallow.window import Window
 from warehouse.placement.fleet_state import (
@@ -210,13 +210,13 @@ class _Service:
         queue, quotas = PendingWorkloads(self._fleet_state, now), Quotas(self._views, now)
         seen = LatestSamples(self._views, self._fleet_state, quiet, now) if quiet else None
         covered = WorkloadCoverage(self._views, unseen, now) if unseen else None
-        stalls = [f for f in findings_with_advice if f.kind == STALLED]
+        stalls = [f for f in findings_with_advice if f.kind == STALLED_JOB]
         incidents = JobIncidents(self._views, stalls, now, queue)
         return [
             build_facts(
                 self._fleet_state, finding, advice, now, pending=queue, samples=seen, quotas=quotas,
                 held_gpus=covered.of(finding) if covered else None,
-                incidents=incidents if finding.kind == STALLED else None,
+                incidents=incidents if finding.kind == STALLED_JOB else None,
             )
             for finding, advice in advised
         ]  # fmt: skip

@@ -12,10 +12,10 @@ from actions.facts.coverage import WorkloadCoverage, limit_coverage
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.facts.resumption import SUSPENDED, SuspendedJobs
-from actions.recommend import STALLED, recommend
+from actions.recommend import recommend
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
-from fallow.models import Finding, Recommendation
+from fallow.models import STALLED_JOB, Finding, Recommendation
 from fallow.protocols import Views
 from warehouse.placement import pending_queue
 from warehouse.placement.fleet_state import (
@@ -65,7 +65,7 @@ def gather_facts(
         LatestSamples(views, fleet_state, with_advice, now),
         WorkloadCoverage(views, with_advice, now),
     )
-    incidents = JobIncidents(views, [f for f in with_advice if f.kind == STALLED], now, queue)
+    incidents = JobIncidents(views, [f for f in with_advice if f.kind == STALLED_JOB], now, queue)
     suspended = SuspendedJobs(views, with_advice, now)
     single_histories = _select_single_histories(histories)
     cases = []
@@ -83,7 +83,7 @@ def gather_facts(
                 samples=samples,
                 quotas=quotas,
                 held_gpus=coverage.of(finding),
-                incidents=incidents if finding.kind == STALLED else None,
+                incidents=incidents if finding.kind == STALLED_JOB else None,
             )
         cases.append(_add_history(facts, single_histories.get(finding.id)))
     return cases
@@ -111,7 +111,7 @@ def build_facts(
     workload = bool(finding.subject.namespace)
     nodes = _list_nodes(finding, pods, allocations)
     until, interval, coverage, conflicts = _sample_quality(finding, allocations, now, samples)
-    if finding.kind == STALLED and until is not None:
+    if finding.kind == STALLED_JOB and until is not None:
         # Later samples of its devices do not count: after the hang ended they did not hang.
         until = min(until, finding.window.end)
     uids = {p.workload_uid for p in pods}

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from actions.gates.registry import GateInput, Refusal, register_gate
-from actions.recommend import ELSEWHERE, RESTART, STALLED, stop_verbs
+from actions.recommend import ELSEWHERE, RESTART, stop_verbs
+from fallow.models import STALLED_JOB
 from fallow.protections import parse_timestamp
 from fallow.window import format_duration
 
@@ -22,7 +23,7 @@ RESTART_STEPS: Mapping[str, frozenset[str]] = {
 def _check_verdict(case: GateInput) -> Iterator[Refusal]:
     finding, verb = case.facts.finding, case.facts.recommendation.verb
     verdict = finding.verdict
-    if verb in stop_verbs() and finding.kind == STALLED:
+    if verb in stop_verbs() and finding.kind == STALLED_JOB:
         if not finding.details.get("checkpoint"):
             yield Refusal("no checkpoint of the job is known: a stop would lose all of its work")
     elif verb in stop_verbs() and verdict != "idle":
@@ -80,7 +81,7 @@ def _check_evidence(case: GateInput) -> Iterator[Refusal]:
     finding = case.facts.finding
     if finding.evidence != "confirmed":
         yield Refusal(f"the evidence is {finding.evidence}")
-    judged = finding.verdict == "idle" or finding.kind == STALLED
+    judged = finding.verdict == "idle" or finding.kind == STALLED_JOB
     if judged and finding.details.get("actionable") is not True:
         why = "; ".join(map(str, finding.details.get("reasons") or ()))
         yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")

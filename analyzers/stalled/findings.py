@@ -8,10 +8,10 @@ from analyzers.stalled.gangs import TrainingJob
 from analyzers.stalled.judge import StalledJob
 from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
-from fallow.models import Finding, State, Subject, compute_finding_id
+from fallow.models import STALLED_JOB, Finding, State, Subject, compute_finding_id
 from fallow.window import Window, format_duration
 
-ANALYZER, KIND = "stalled", "stalled_job"
+ANALYZER = "stalled"
 LEDGER_STATES: dict[str, tuple[State, ...]] = {
     "spin": ("low", "productive"),
     "rest": ("idle", "low"),
@@ -28,9 +28,9 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
     confirmed = stall.evidence == "confirmed"
     checkpoints = stall.checkpoints
     return Finding(
-        id=compute_finding_id(ANALYZER, KIND, subject, start),
+        id=compute_finding_id(ANALYZER, STALLED_JOB, subject, start),
         analyzer=ANALYZER,
-        kind=KIND,
+        kind=STALLED_JOB,
         subject=subject,
         window=Window(start, end),
         verdict="wasteful",

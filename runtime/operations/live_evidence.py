@@ -11,11 +11,11 @@ from actions.loop.breaker import find_incident
 from actions.loop.recent_activity import find_active_device
 from actions.loop.recheck import Recheck, find_unanswered
 from actions.policy.budgets import BudgetUsage
-from actions.recommend import STALLED
 from collectors.jupyter import parse_server
 from fallow.action_models import Action, Facts, Reason
 from fallow.clock_steps import Ticks, read_ticks
 from fallow.errors import UsageError
+from fallow.models import STALLED_JOB
 from fallow.protocols import ReviewsEffects
 from fallow.settings import Settings
 from runtime.operations import plans
@@ -99,7 +99,7 @@ class LiveEvidence:
         For an idle workload: whether anything is active. For a stalled job: whether anything
         changed.
         """
-        if facts.finding.kind == STALLED:
+        if facts.finding.kind == STALLED_JOB:
             return self._recheck_stalled(facts, now)
         if facts.finding.verdict != "idle":
             return recheck.Recheck()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from fallow.action_models import Action, Facts, PendingResume
+from fallow.models import STALLED_JOB
 from fallow.protocols import Views
 from fallow.resources import read_text
 from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
@@ -23,8 +24,6 @@ METADATA = "/metadata/"
 RESUMABLE_KINDS = frozenset({"Job", "JobSet", "MPIJob", "PyTorchJob", "RayJob", "VolcanoJob"})
 """Kinds that their controller's own handle suspends and starts again."""
 STOP_VERBS = frozenset({"suspend", "abort"})
-STALLED = "stalled_job"
-"""Kind of the findings of jobs that hang: what ends their reason depends on their incident."""
 StopReason = Literal["hang", "pressure", "idle"]
 
 
@@ -62,7 +61,7 @@ class Suspension(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> StopReason:
         """Return why it was stopped."""
-        if self.facts is not None and self.facts.finding.kind == STALLED:
+        if self.facts is not None and self.facts.finding.kind == STALLED_JOB:
             return "hang"
         text = self.policy.get("text") or {}
         if text.get("on_pressure") or (text.get("match") or {}).get("over_quota"):

@@ -180,7 +180,7 @@ def test_a_suspended_job_runs_again_once_its_reason_ended_and_it_has_room(
 def test_an_idle_job_runs_again_on_its_owners_request_once_it_has_room(
     plant: SuspendedPlant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspensions, "STALLED", "another kind")  # so its stop counts as idle
+    monkeypatch.setattr(suspensions, "STALLED_JOB", "another kind")  # so its stop counts as idle
     (hold,) = plant.holds()
     assert "once it has room: `fallow resume" in hold
     plant.occupy(2)
