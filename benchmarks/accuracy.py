@@ -1,16 +1,21 @@
 """Fallow's idle verdicts and its peers' rules against the truth of simulated worlds.
 
-One world per seed, every quirk of telemetry on at its table's rate, samples every 30 s. What the
-figures mean: `runtime/experiments/accuracy/scores.py` and docs/accuracy.md.
+One world per seed, every quirk of telemetry on at its table's rate, samples every 30 s. A world is
+a slice, two at a time. What the figures mean: `runtime/experiments/accuracy/scores.py` and
+docs/accuracy.md.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 
 from benchmarks.result import Result
 from runtime.experiments.accuracy.measurement import FALLOW, measure
 from runtime.experiments.accuracy.scores import Score, pool_scores
+from warehouse.runners.local import LocalRunner
 
+WORKERS = 2
 SEEDS = (1, 2, 3, 4, 5)
 GPUS, DAYS = 96, 7.0
 
@@ -18,12 +23,21 @@ GPUS, DAYS = 96, 7.0
 def run(small: bool) -> list[Result]:
     """Measure five worlds of 96 GPUs over a week; small: one of 48 over a day and a half."""
     seeds, gpus, days = ((1,), 48, 1.5) if small else (SEEDS, GPUS, DAYS)
-    worlds = [measure(seed, gpus=gpus, days=days) for seed in seeds]
+    worlds = measure_worlds(seeds, gpus=gpus, days=days)
     out = []
     for place, judge in enumerate(s.judge for s in worlds[0]):
         world_scores = [world[place] for world in worlds]
         out += _build_results(judge, pool_scores(world_scores), world_scores)
     return out
+
+
+def measure_worlds(seeds: Sequence[int], *, gpus: int, days: float) -> list[list[Score]]:
+    """Return the scores of each seed's world; a single one runs in this process."""
+    task = partial(measure, gpus=gpus, days=days)
+    if len(seeds) == 1:
+        return [task(seeds[0])]
+    with closing(LocalRunner(min(WORKERS, len(seeds)))) as workers:
+        return workers.map(task, seeds)
 
 
 def _build_results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
