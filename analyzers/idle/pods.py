@@ -244,15 +244,15 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
     Adds `gap`: a text about the replicas without telemetry; null = all have telemetry.
     """
     stretches = rows.select("row", *WORKLOAD, "start", "end").rename({"row": "span"})
-    held = read_workload_gpus(views, stretches)
+    covered = read_workload_gpus(views, stretches)
     # Few rows have a text: the others need no record.
-    unseen = build_records(held.filter(pl.col("replicas_unseen") > 0)).values()
+    unseen = build_records(covered.filter(pl.col("replicas_unseen") > 0)).values()
     gaps = pl.DataFrame(
         [(h.span, h.gap) for h in unseen],
         schema={"span": pl.Int64, "gap": pl.String},
         orient="row",
     )
-    coverages = held.join(gaps, on="span", how="left").select("gap", row="span", seen="coverage")
+    coverages = covered.join(gaps, on="span", how="left").select("gap", row="span", seen="coverage")
     both = rows.join(coverages, on="row", how="left")
     whole = pl.col("state") == "idle"
     return both.with_columns(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.accuracy import measure_worlds
 from runtime.experiments.accuracy.measurement import FALLOW, measure
 from runtime.experiments.accuracy.scores import Score
 
@@ -28,3 +29,8 @@ def test_verdicts_that_may_be_acted_upon_are_right_and_hurt_nobody(
 def test_the_peers_rules_hurt_in_the_same_world(scores: dict[str, Score]) -> None:
     assert all(len(s.harms) > 0 for name, s in scores.items() if name != FALLOW)
     assert all(s.recall > 0 for s in scores.values())
+
+
+def test_worlds_in_two_processes_have_the_scores_of_one() -> None:
+    one_by_one = [measure(seed, gpus=16, days=0.2) for seed in (1, 2)]
+    assert measure_worlds((1, 2), gpus=16, days=0.2) == one_by_one
