@@ -1,7 +1,7 @@
 -- The devices allocated to each pod that an exporter reports: in evidence until three of its
 -- intervals after it was last seen. Shared devices count as whole devices here. Where telemetry
--- names no pods, the pod may hold devices without telemetry: its GPUs are multiplied by the share of
--- the node's devices that telemetry shows.
+-- names no pods, the pod may hold devices without telemetry: its GPUs are multiplied by the share
+-- of the node's devices that telemetry shows.
 WITH node_devices AS (
     SELECT
         d.cluster,

@@ -4,7 +4,8 @@
 SELECT
     s.span,
     count(p.pod_number) FILTER (WHERE p.at_end) AS replicas,
-    count(p.pod_number) FILTER (WHERE p.at_end AND p.gpus_seen < $whole * p.gpus) AS replicas_unseen,
+    count(p.pod_number) FILTER (WHERE p.at_end AND p.gpus_seen < $whole * p.gpus)
+        AS replicas_unseen,
     coalesce(max(p.part_us * (1 - p.gpus_seen / p.gpus)), 0)::BIGINT AS unseen_us,
     coalesce(sum(p.gpus) FILTER (WHERE p.at_end), 0.0) AS gpus,
     coalesce(sum(p.gpus_seen) FILTER (WHERE p.at_end), 0.0) AS gpus_seen,
