@@ -14,10 +14,11 @@ from fallow.window import Window, format_duration
 LONGEST = timedelta(days=7)
 """The longest past that the page replays; the command replays any."""
 POLL_S = 2
-OPTIONS = {
-    "pool": "a pool: all nodes of a model have so many GPUs",
-    "quota": "a quota: a team or a queue has so many GPUs",
-    "priority": "a priority: the pods of a team have it",
+OPTIONS = {"pool": "a pool", "quota": "a quota", "priority": "a priority"}
+MEANINGS = {
+    "pool": "A pool: all nodes of a model have so many GPUs.",
+    "quota": "A quota: a team or a queue has so many GPUs.",
+    "priority": "A priority: the pods of a team have it.",
 }
 NUMBERS = {"pool": "GPUs", "quota": "GPUs", "priority": "Priority"}
 ROLE: Literal["operator"] = "operator"
@@ -98,7 +99,7 @@ def _request_replay(request: PageRequest, runs: WhatIfRuns) -> None:
         )
     window = _choose_window(request)
     page.note(
-        f"Replays {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC in a process "
+        f"{MEANINGS[option]} Replays {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC in a process "
         "beside the pages, two minutes at most, one replay at a time. It reads only. "
         "`fallow what-if` replays longer windows, several settings at once, and policies."
     )
