@@ -24,7 +24,7 @@ from warehouse.addresses import resolve_nodes
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
-from warehouse.stages.files import ROW_GROUP, NewFiles
+from warehouse.stages.files import NewFiles
 from warehouse.storage import get_storage
 from warehouse.tiers import drop_archived
 
@@ -38,8 +38,9 @@ _MODELLED = {"node", "rate"}
 
 
 SCRAPE_ROWS = 5_000
-"""From so many rows on, up to a row group, Arrow writes the file. In one row group the order of the
-rows does not matter to a query; with fewer rows the engine takes as long."""
+"""From so many rows on Arrow writes the file: with fewer the engine takes as long. A long chunk
+comes slice of time after slice of time, so that a query of a stretch reads few of its row groups;
+one of a device reads all of them until the rows are compacted, which sorts them."""
 
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
@@ -186,7 +187,7 @@ def _append_rows(
         result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
         if not _count_changes(result):
             # No row of that time is stored yet, as for every first delivery: no join is needed.
-            if distinct and rows.num_rows <= ROW_GROUP:
+            if distinct:
                 return files.store(table, rows, SCRAPE_ROWS)
             cursor.register("incoming", rows.to_reader())
             return _count_changes(

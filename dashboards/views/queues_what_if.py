@@ -99,8 +99,9 @@ def _request_replay(request: PageRequest, runs: WhatIfRuns) -> None:
         )
     window = _choose_window(request)
     page.note(
-        f"{MEANINGS[option]} Replays {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC in a process "
-        "beside the pages, two minutes at most, one replay at a time. It reads only. "
+        f"{MEANINGS[option]} Replays {window.start:%Y-%m-%d %H:%M} to "
+        f"{window.end:%Y-%m-%d %H:%M} UTC in a process beside the pages, two minutes "
+        "at most, one replay at a time. It reads only. "
         "`fallow what-if` replays longer windows, several settings at once, and policies."
     )
     if started and name and number is not None:

@@ -13,6 +13,7 @@ from runtime.operations import analyzer_runs, collection, pipeline, windows
 from runtime.operations.imports import TelemetryExtent
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
+from runtime.operations.telemetry_slices import SLICE_SAMPLES
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
 
@@ -36,7 +37,9 @@ def scan_prometheus(
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
-    collector = collection.build_prometheus_collector(settings, clock=lambda: now, on_grid=True)
+    collector = collection.build_prometheus_collector(
+        settings, clock=lambda: now, max_samples=SLICE_SAMPLES, on_grid=True
+    )
     with open_temporary_folder("scan") as folder:
         own = WarehouseSettings(
             threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit

@@ -235,6 +235,34 @@ def test_the_file_of_a_scrape_that_is_not_stored_is_removed(
     assert wh.ingest([scrape]).duplicates == 4
 
 
+def test_a_long_delivery_is_stored_as_the_engine_would_store_it(
+    wh: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More than a row group, in slices of time that are not sorted by device, over a midnight.
+    slices = [range(first, first + 50) for first in range(-1440, -1290, 50)]
+    deliveries = [build_samples("long", minutes, devices=900) for minutes in slices]
+    select = "FROM sample WHERE cluster = 'long' ORDER BY ALL"
+    before = list_data_files(wh)
+    with Warehouse.open(
+        open_settings(copied(wh.settings.home, tmp_path / "engine")), write=True, clock=get_now
+    ) as other:
+        with monkeypatch.context() as patch:
+            patch.setattr(ingest, "SCRAPE_ROWS", 10**9)
+            assert other.ingest(deliveries).added == 135_000
+        expected = other.query(select)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "add_files", lambda *_: 1 / 0)  # it is written here
+        with pytest.raises(ZeroDivisionError):
+            wh.ingest(deliveries)
+    assert list_data_files(wh) == before
+    assert wh.ingest(deliveries).added == 135_000
+    assert len(list_data_files(wh) - before) == 2, "one file a day"
+    assert wh.query(select).equals(expected)
+    maintenance.compact_warehouse(wh)
+    assert wh.query(select).equals(expected)
+    assert wh.ingest(deliveries).duplicates == 135_000
+
+
 def test_samples_that_come_after_the_snapshot_are_not_lost(wh: Warehouse, tmp_path: Path) -> None:
     late = build_samples("one", range(30, 40), devices=50)
     runner = InProcess(between=lambda: wh.ingest([late]))
