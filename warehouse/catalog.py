@@ -1,4 +1,7 @@
-"""Open the engine on a catalog: SQLite and a folder, or PostgreSQL and a folder or S3."""
+"""Open the engine on a catalog: SQLite and a folder, or PostgreSQL and a folder or S3.
+
+An experiment's tables may be the engine's own instead, in memory: no catalog, no data files.
+"""
 
 import tempfile
 from pathlib import Path
@@ -14,6 +17,8 @@ from warehouse.cold_storage import locate_cold
 from warehouse.spill import choose_spill
 
 CATALOG_FILE = "catalog.sqlite"
+IN_MEMORY = ":memory:"
+"""The catalog of a warehouse that has none."""
 COLD_TIMEOUT_S, COLD_RETRIES = 8, 1
 """A store that hangs is given up after 16 s. A request reads a part of one file, some megabytes."""
 BACKUP_LOCK = "backup.lock"
@@ -33,7 +38,14 @@ class CatalogLocation(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The warehouse's name in messages; never a connection string, which may hold secrets."""
+        if self.in_memory:
+            return "in memory"
         return str(self.home) if self.embedded else f"in PostgreSQL with data in {self.data}"
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the tables are the engine's own and end with it: nothing is in files."""
+        return self.catalog == IN_MEMORY
 
     @property
     def remote(self) -> bool:
@@ -61,6 +73,12 @@ def locate_catalog(settings: Settings) -> CatalogLocation:
             hint="leave it empty for SQLite under home, or write postgres:dbname=... host=...",
         )
     return CatalogLocation(wanted.catalog, data.rstrip("/") + "/", home, embedded=False)
+
+
+def locate_in_memory(settings: Settings) -> CatalogLocation:
+    """Return the place of a warehouse in memory; what does not fit spills below the home."""
+    home = settings.home.expanduser().absolute()
+    return CatalogLocation(IN_MEMORY, f"{home / 'data'}/", home, embedded=True)
 
 
 def connect_engine(
@@ -121,6 +139,8 @@ def _configure(
 
 
 def _list_extensions(settings: Settings, where: CatalogLocation) -> list[str]:
+    if where.in_memory:
+        return []
     names = ["ducklake", "sqlite_scanner" if where.embedded else "postgres_scanner"]
     remote = where.remote or "://" in settings.warehouse.cold
     return [*names, "httpfs"] if remote else names
@@ -148,6 +168,11 @@ def _create_secret(connection: duckdb.DuckDBPyConnection, settings: Settings) ->
 def _attach(
     connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, write: bool, moved: bool
 ) -> None:
+    if where.in_memory:
+        connection.execute(f"ATTACH '{IN_MEMORY}' AS lake")
+        # After 16 MB of changes, the default, most commits are checkpoints: 6 % of a simulation.
+        connection.execute("SET wal_autocheckpoint = '1GB'")
+        return
     options = [f"DATA_PATH {quote_literal(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
     if where.embedded:
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]

@@ -32,7 +32,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, sql_access, statements, totals
 from warehouse.cold_reach import find_place
-from warehouse.data_files import LakeFiles
+from warehouse.data_files import DataFiles, LakeFiles
 from warehouse.data_objects import open_lake_files
 from warehouse.failures import StoreAwayError, explain_errors
 from warehouse.ingest import IngestResult
@@ -68,8 +68,8 @@ class Warehouse:
         self.clock = clock
         self._connection = connection
         self._lock = lock
-        direct = place.data if place.embedded and not place.remote else ""
-        self._views = ViewSchemas(connection, direct)
+        direct = place.data if place.embedded and not (place.remote or place.in_memory) else ""
+        self._views = ViewSchemas(connection, direct, can_archive=not place.in_memory)
         self._files = files
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
@@ -127,6 +127,25 @@ class Warehouse:
                     lock.release()
                 raise
         return cls(connection, settings, place, lock, clock, files=files, write=write)
+
+    @classmethod
+    def open_in_memory(
+        cls, settings: Settings, *, clock: Callable[[], datetime] = get_utc_now
+    ) -> Self:
+        """Open an empty warehouse whose tables are in memory, for writing; it ends with `close`.
+
+        For experiments: the same tables, views and statements, which take a third of the time.
+        There is no catalog and no file: what works on these (snapshots, stages in workers, the
+        cold tier, status, backups, other processes) cannot be used, and compaction does nothing.
+        """
+        place = catalog.locate_in_memory(settings)
+        files = DataFiles(place, durable=False)
+        connection = catalog.connect_engine(settings, place, write=True)
+        cursor = connection.cursor()
+        cursor.execute("USE lake")
+        schema.migrate_schema(cursor, place.name, files, is_lake=False)
+        cursor.close()
+        return cls(connection, settings, place, None, clock, files=files, write=True)
 
     @staticmethod
     def list_upgrade_steps(settings: Settings) -> list[schema.UpgradeStep]:

@@ -150,12 +150,14 @@ def compact_warehouse(
 
     While the cold tier's store is away, only the sweep of its files is left out. `is_shared` False:
     no other process and no query of this one reads meanwhile, so that what was replaced is removed
-    at once.
+    at once. A warehouse in memory has no files.
 
     Raises:
         TemporaryError: the disk is full, or the catalog is not reachable. Completed steps stay
             complete and the next call continues.
     """
+    if warehouse.place.in_memory:
+        return CompactionResult()
     cutoff = _compute_cutoff(warehouse) if is_shared else datetime.max.replace(tzinfo=UTC)
     expired = _run_function(warehouse, "expire_snapshots", on_step, cutoff)
     with _list_removals(warehouse) as is_allowed:

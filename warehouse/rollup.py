@@ -208,7 +208,7 @@ def _refresh(
     *,
     whole: bool,
 ) -> None:
-    state = tiers.read_state(cursor)
+    state = tiers.read_state(warehouse, cursor)
     files = state.overlap("sample", stretch.start - LONGEST_REACH, stretch.end)
     hours = floor_time(stretch.start, HOUR), ceil_time(stretch.end, HOUR)
     for table in tiers.ROLLED:

@@ -144,8 +144,12 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
     return [*migrations, *renames, *added]
 
 
-def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFiles) -> None:
+def migrate_schema(
+    cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFiles, *, is_lake: bool = True
+) -> None:
     """Run the missing migrations, all or none of them; `files` are synced before each commit.
+
+    `is_lake` False: the tables are the engine's own, which have no options, partitions and order.
 
     Raises:
         WarehouseError: a newer Fallow wrote this lake.
@@ -154,23 +158,23 @@ def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str, files: LakeFil
         have = _read_columns(cursor)
         version = _read_version(cursor, have)
         _refuse_newer(cursor, version, where)
-        unset = _list_unset_options(cursor)
+        unset = _list_unset_options(cursor) if is_lake else []
     missing = {number: sql for number, sql in load_migrations().items() if number > version}
     if missing:
         with _run_transaction(cursor, files):
             if version == 0:
-                _create_tables(cursor)
+                _create_tables(cursor, is_lake=is_lake)
             for number, sql in missing.items():
                 cursor.execute(sql)
-                _add_missing(cursor)
+                _add_missing(cursor, is_lake=is_lake)
                 _record_version(cursor, number)
         have = _read_columns(cursor)
     if changed := bool(_find_missing(have)):
         with _run_transaction(cursor, files):
-            _add_missing(cursor)
+            _add_missing(cursor, is_lake=is_lake)
     # A table's options cannot be set in the transaction that creates it: whoever opens next sets
     # what a crash between the two left out.
-    if missing or changed:
+    if is_lake and (missing or changed):
         unset = _list_unset_options(cursor)
     if unset:
         with _run_transaction(cursor, files):  # one catalog query for all options
@@ -225,8 +229,8 @@ def _refuse_newer(cursor: duckdb.DuckDBPyConnection, version: int, where: str) -
         )
 
 
-def _create_tables(cursor: duckdb.DuckDBPyConnection) -> None:
-    for option, value in _LAKE_OPTIONS.items():
+def _create_tables(cursor: duckdb.DuckDBPyConnection, *, is_lake: bool) -> None:
+    for option, value in (_LAKE_OPTIONS if is_lake else {}).items():
         cursor.execute(f"CALL lake.set_option('{option}', '{value}')")
     cursor.execute(
         "CREATE TABLE schema_version (version INTEGER, applied_at TIMESTAMP, fallow VARCHAR)"
@@ -267,7 +271,7 @@ def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
             cursor.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{old_name}" TO "{new_name}"')
 
 
-def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
+def _add_missing(cursor: duckdb.DuckDBPyConnection, *, is_lake: bool) -> None:
     _rename_columns(cursor)
     missing = _find_missing(_read_columns(cursor))
     for table, columns in missing.items():
@@ -278,10 +282,10 @@ def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
             continue
         cursor.execute(f'CREATE TABLE "{table}" ({", ".join(listed)})')
         storage = get_storage(table)
-        if storage.partition:
+        if storage.partition and is_lake:
             by = ", ".join(storage.partition)
             cursor.execute(f'ALTER TABLE "{table}" SET PARTITIONED BY ({by})')
-        if storage.sort:
+        if storage.sort and is_lake:
             by = ", ".join(f'"{name}" ASC' for name in storage.sort)
             cursor.execute(f'ALTER TABLE "{table}" SET SORTED BY ({by})')
     if not missing.keys().isdisjoint(totals.PERIODS):

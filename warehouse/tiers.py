@@ -113,7 +113,7 @@ def _open_reachable(warehouse: "Warehouse") -> ColdStore:
     """
     place = open_store(warehouse.settings)
     with warehouse.snapshot() as cursor:
-        used = read_state(cursor).places()
+        used = read_state(warehouse, cursor).places()
     if place.root in warehouse.list_away(used):
         raise TemporaryError(
             f"the cold tier {place.root} is away: it has none of the archived files",
@@ -143,7 +143,7 @@ def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
     """Remove files that no registration names, now or ever; return how many."""
     place = _open_reachable(warehouse)
     with warehouse.snapshot() as cursor:
-        referenced_paths = {path for _, path in read_state(cursor).cold}
+        referenced_paths = {path for _, path in read_state(warehouse, cursor).cold}
         # The file of a restored day is old, but a query that began before the restore still reads
         # it.
         ends = cursor.execute(
@@ -170,8 +170,10 @@ def count_archived_days(warehouse: "Warehouse") -> dict[str, int]:
     return dict(Counter(place for place, _ in days))
 
 
-def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
+def read_state(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> TierState:
     """Return in which tier rows are, as this transaction sees it."""
+    if warehouse.place.in_memory:
+        return TierState()
     # The lake asks the catalog six times for a table without rows, which most warehouses have here.
     if not cursor.execute(load_step("maintenance/has_archived")).fetchone():
         return TierState()
@@ -224,7 +226,7 @@ def drop_archived(
     oldest, newest = pc.min_max(rows.column(time_column)).as_py().values()
     if oldest >= before:
         return rows
-    files = read_state(cursor).overlap(table, oldest, newest + timedelta(microseconds=1))
+    files = read_state(warehouse, cursor).overlap(table, oldest, newest + timedelta(microseconds=1))
     if not files:
         return rows
     cursor.register("arriving", rows)

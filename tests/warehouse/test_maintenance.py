@@ -305,7 +305,7 @@ def test_a_thawed_days_file_stays_while_a_snapshot_may_read_it(
     os.utime(path, (long_ago, long_ago))
     with wh.transaction() as cursor:
         tiers.restore_days(
-            cursor, tiers.read_state(cursor), "sample", START, START + timedelta(hours=1)
+            cursor, tiers.read_state(wh, cursor), "sample", START, START + timedelta(hours=1)
         )
     maintenance.compact_warehouse(wh)
     assert path.exists()

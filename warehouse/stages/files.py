@@ -97,7 +97,8 @@ class NewFiles:
         From `least` (`FILE_ROWS`) rows on a local lake's file is written here, in the order of the
         rows: the lake's INSERT takes two to three times as long.
         """
-        if rows.num_rows >= (FILE_ROWS if least is None else least) and not self._place.remote:
+        is_local = not (self._place.remote or self._place.in_memory)
+        if is_local and rows.num_rows >= (FILE_ROWS if least is None else least):
             files = write_arrow(self._cursor, self._place, table, rows)
             self._files += files
             return add_files(self._cursor, files)

@@ -111,7 +111,7 @@ def roll_up_stage(
 def plan_slices(warehouse: "Warehouse", due: Sequence[BucketRange]) -> list[StageSlice]:
     """Return the slices of the due buckets, widened to whole hours; without archived days."""
     with warehouse.snapshot() as cursor:
-        state = tiers.read_state(cursor)
+        state = tiers.read_state(warehouse, cursor)
     slices = []
     for stretch in _join_hours(due):
         if state.overlap("sample", stretch.start - LONGEST_REACH, stretch.end) or any(

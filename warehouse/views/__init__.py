@@ -25,10 +25,20 @@ _BARE = read_text("warehouse.views", "bare.sql")
 
 
 class ViewSchemas:
-    """The view schemas that one engine has so far."""
+    """The view schemas that one engine has so far.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, direct_data: str = "") -> None:
+    `can_archive` False: the tables have no catalog, and no row can be in another tier.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        direct_data: str = "",
+        *,
+        can_archive: bool = True,
+    ) -> None:
         self._connection = connection
+        self._can_archive = can_archive
         self._direct = DirectViews(connection, direct_data)
         self._lock = threading.Lock()
         self._schema_by_state: dict[tuple[TierState, frozenset[str]], str] = {}
@@ -87,6 +97,8 @@ class ViewSchemas:
 
     def _state(self, cursor: duckdb.DuckDBPyConnection) -> tuple[TierState, frozenset[str]]:
         """Return in which tier rows are, and which places of archived files are away."""
+        if not self._can_archive:
+            return TierState(), frozenset()
         # Most new snapshots are only a new scrape; the first reader of each queries the tier state.
         row = cursor.execute(LAKE_SNAPSHOT).fetchone()
         snapshot = int(row[0]) if row else 0

@@ -79,7 +79,7 @@ def _compare_worlds(
     with open_temporary_folder("simulate") as folder:
         settings = isolate_settings(folder, threads=1)
         with (
-            Warehouse.open(settings, write=True, clock=now) as warehouse,
+            Warehouse.open_in_memory(settings, clock=now) as warehouse,
             Enforcer(
                 warehouse,
                 world,
