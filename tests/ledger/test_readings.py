@@ -94,7 +94,8 @@ def read(
 ) -> list[dict[str, Any]]:
     tables = {"rollup_5m": rows, "device": [of or device()]}
     made = fill({**tables, "allocation": list(allocations)} if allocations else tables)
-    return read_readings(_Rows(made), {**RULES, **how}, BANDS, {"H100": 700.0}).to_dicts()
+    found, _ = read_readings(_Rows(made), {**RULES, **how}, BANDS, {"H100": 700.0})
+    return found.to_dicts()
 
 
 def read_one(columns: dict[str, Any], **how: Any) -> dict[str, Any]:
@@ -268,6 +269,16 @@ def test_the_pods_of_a_shared_device_are_streams_of_their_own() -> None:
     (bare,) = read([bucket(bucket=T, interval_s=None, blind_s=300.0)])
     assert (bare["interval_s"], bare["sample_count"], bare["unknown_s"]) == (60.0, 0, 300.0)
     assert (bare["idle_s"], bare["low_s"], bare["busy_s"]) == (0.0, 0.0, 0.0)
+
+
+def test_owners_are_numbered_by_device_and_name() -> None:
+    names = [("d", "b", "a"), ("c", "a", "x"), ("d", "", ""), ("d", "a", "x")]
+    rows = [bucket(**ALL, device=d, namespace=n, pod=p) for d, n, p in names]
+    made = fill({"rollup_5m": rows, "device": [device()]})
+    found, owners = read_readings(_Rows(made), RULES, BANDS, {"H100": 700.0})
+    ordered = [("c", "a", "x"), ("d", "", ""), ("d", "a", "x"), ("d", "b", "a")]
+    assert owners.select("device", "namespace", "pod").rows() == ordered
+    assert found.select("owner", "stream").rows() == [(0, 1), (1, 2), (2, 2), (3, 2)]
 
 
 @pytest.mark.parametrize(

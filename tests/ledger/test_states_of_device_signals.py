@@ -397,12 +397,10 @@ def test_the_rows_that_states_are_read_from_have_one_order(seed: int) -> None:
     Their order was the engine's, and the demo's idle hours differed by a tenth from run to run.
     """
     ordered = [
-        (1, 600, "a", "x"), (1, 900, None, None), (1, 900, "", ""), (1, 900, "a", "w"),
-        (1, 900, "a", "x"), (1, 900, "b", "a"), (2, 300, "a", "x"), (2, 900, "b", "z"),
-        (2, 900, "c", "a"), (10, 0, "a", "x"),
+        (1, 600, 3), (1, 900, 0), (1, 900, 1), (1, 900, 2), (1, 900, 3), (1, 900, 11),
+        (2, 300, 12), (2, 900, 13), (2, 900, 14), (10, 0, 15),
     ]  # fmt: skip
-    columns = ("stream", "at_us", "namespace", "pod")
-    rows = pl.DataFrame(ordered, schema=columns, orient="row")
+    rows = pl.DataFrame(ordered, schema=("stream", "at_us", "owner"), orient="row")
     shuffled = rows.sample(fraction=1, shuffle=True, seed=seed)
     assert sort_rows(shuffled).rows() == ordered
     assert sort_rows(rows).rows() == ordered

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from fallow.gpu_models import read_gpu_models
 from fallow.protocols import Views
@@ -28,8 +29,6 @@ from warehouse.signals.readings import read_readings
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from warehouse.lake import Warehouse
 
 BUCKET_S = 300
@@ -108,7 +107,7 @@ def derive_signals(
     window: Window,
     devices: DeviceRange = ALL_DEVICES,
     bands: pl.DataFrame | None = None,
-) -> "pa.Table":
+) -> pa.Table:
     """Return the `signal` rows of a window and of some devices, in the table's order.
 
     `bands`: the idle bands of the window and its context, where they are known.
@@ -127,24 +126,39 @@ def derive_signals(
         "exit_samples": settings.idle.exit_samples,
     }
     tdps_w = {model.gpu_model: model.tdp_w for model in read_gpu_models()}
-    rows = read_readings(wh, parameters, bands, tdps_w)
+    rows, owners = read_readings(wh, parameters, bands, tdps_w)
     if rows.is_empty():
         return get_schema("signal").empty_table()
     named = states.name_states(rows, settings)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
-    columns = get_schema("signal").names
-    return _sort_by_device(written.select(columns)).to_arrow().cast(get_schema("signal"))
+    return _name_owners(_sort_by_device(written, owners), owners)
 
 
-def _sort_by_device(rows: pl.DataFrame) -> pl.DataFrame:
+def _sort_by_device(rows: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     """Return rows in the table's order; streams are by cluster, and by pod on a shared device."""
+    rank = owners["device"].rank("dense")
+    rows = rows.with_columns(device=rank.gather(rows["owner"]))
     device, bucket = pl.col("device"), pl.col("bucket")
     before = device.shift()
     late = (device < before) | ((device == before) & (bucket < bucket.shift()))
     if not rows.select(late.any()).item():
         return rows
     return rows.sort("device", "bucket", maintain_order=True)
+
+
+def _name_owners(rows: pl.DataFrame, owners: pl.DataFrame) -> pa.Table:
+    """Return rows as `signal` has them; texts of owners as dictionaries."""
+    place = rows["owner"].to_arrow()
+    texts = {
+        name: owners[name].to_arrow().cast("string").dictionary_encode().take(place)
+        for name in ("cluster", "device", "namespace", "pod")
+    }
+    schema = get_schema("signal")
+    others = [field for field in schema if field.name not in texts]
+    columns = rows.select(field.name for field in others).to_arrow().cast(pa.schema(others))
+    arrays = [texts[name] if name in texts else columns[name] for name in schema.names]
+    return pa.table(arrays, names=schema.names)
 
 
 def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:

@@ -12,33 +12,41 @@ from warehouse.steps import load_step
 
 HOUR_US = 3600 * MICRO
 BUCKET_US = 300 * MICRO
-EDGE_PARAMETERS = ("since", "until", "first_device", "last_device")
+SPAN_PARAMETERS = ("since", "until", "first_device", "last_device")
+OWNER_PARAMETERS = {
+    "clusters": "cluster", "devices": "device", "namespaces": "namespace", "pods": "pod",
+    "shares": "shares", "whole_gpus": "whole_gpu", "design_w": "tdp_w",
+}  # fmt: skip
+"""Lists that `readings.sql` reads, and their columns of `owners.sql`."""
 
 
 def read_readings(
     views: Views, parameters: Mapping[str, Any], bands: pl.DataFrame, tdps_w: Mapping[str, float]
-) -> pl.DataFrame:
-    """Return the rows of `readings.sql` by stream, time, namespace and pod.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of `readings.sql` by stream, time and owner, and the rows of `owners.sql`.
 
-    Added: `allocated`; `hold`, which changes when another pod holds the device (odd: it changes
-    within these five minutes); `band_w` and `band` of the device's model in that hour.
+    Added: `stream` and `model` of the owner; `allocated`; `hold`, which changes when another pod
+    holds the device (odd: it changes within these five minutes); `band_w` and `band` of the
+    device's model in that hour.
     """
     models = bands["gpu_model"].unique(maintain_order=True).to_list()
-    rows = pl.DataFrame(
-        views.query(
-            load_step("signals/readings"),
-            {**parameters, "models": models, "tdps_w": [tdps_w[model] for model in models]},
-        )
-    )
-    span = {name: parameters[name] for name in EDGE_PARAMETERS}
+    span = {name: parameters[name] for name in SPAN_PARAMETERS}
+    listed = {"models": models, "tdps_w": [tdps_w[model] for model in models]}
+    owners = pl.DataFrame(views.query(load_step("signals/owners"), {**span, **listed}))
+    if owners.is_empty():
+        return owners, owners
+    names = {name: owners[column].to_list() for name, column in OWNER_PARAMETERS.items()}
+    rows = pl.DataFrame(views.query(load_step("signals/readings"), {**parameters, **names}))
     edges = pl.DataFrame(views.query(load_step("signals/allocation_edges"), span))
     if rows.is_empty():
-        return rows
-    return _add_bands(_add_allocations(sort_rows(rows), edges), bands, len(models))
+        return rows, owners
+    rows = rows.with_columns(owners[name].gather(rows["owner"]) for name in ("stream", "model"))
+    rows = _add_allocations(sort_rows(rows), owners, edges)
+    return _add_bands(rows, bands, len(models)), owners
 
 
 def sort_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort by stream, time, namespace and pod.
+    """Sort by stream, time and owner.
 
     Files have days in this order: a stable sort by one number only merges them.
     """
@@ -52,18 +60,15 @@ def sort_rows(rows: pl.DataFrame) -> pl.DataFrame:
     if same.any():
         # Several pods in five minutes of a device.
         place = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        names = rows.select("namespace", "pod")[order[place]].with_columns(
-            key=key[place], row=order[place]
-        )
-        order[place] = names.sort("key", "namespace", "pod", maintain_order=True)["row"].to_numpy()
+        tied = order[place]
+        order[place] = tied[np.lexsort((rows["owner"].to_numpy()[tied], key[place]))]
     return rows[order]
 
 
-def _add_allocations(rows: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+def _add_allocations(rows: pl.DataFrame, owners: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
     """Add `allocated` and `hold` to sorted rows."""
     stream, at = rows["stream"].to_numpy(), rows["at_us"].to_numpy()
-    begins = np.flatnonzero(np.diff(stream, prepend=-1))
-    devices = rows.select("stream", "cluster", "device")[begins]
+    devices = owners.select("stream", "cluster", "device").unique("stream")
     edges = devices.join(edges, on=["cluster", "device"]).sort("stream", "edge_us")
     edge_stream, edge_us = edges["stream"].to_numpy(), edges["edge_us"].to_numpy()
     first, last = int(at.min()), int(at.max())

@@ -117,7 +117,11 @@ def write_arrow(
     Arrow takes a third of the engine's time: it makes dictionaries of texts only. Nothing is synced
     to the disk.
     """
-    texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+    texts = [
+        field.name
+        for field in rows.schema
+        if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)
+    ]
     files: list[StageFile] = []
     try:
         for keys, part in _split_partitions(table, rows):
