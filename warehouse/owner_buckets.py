@@ -34,6 +34,7 @@ from warehouse.sorted_samples import (
     group_by_owner,
     is_shared,
     list_later,
+    measure_offset,
     sort_by_time,
     sort_distinct,
     take_rows,
@@ -104,14 +105,15 @@ def reduce_samples(
     """
     schema = tables.get_schema("rollup_5m")
     with ThreadPoolExecutor(threads) as pool:
-        columns = sort_by_time(batches, labels, pool)
-        if not columns:
+        timed = sort_by_time(batches, labels, pool)
+        if timed is None:
             return RolledSamples(schema.empty_table(), build_schema().empty_table())
         first_us, last_us = (round((end - _EPOCH) / _MICROSECOND) for end in (first, last))
-        devices = list_devices(columns, cluster, first_us, last_us)
+        devices = list_devices(timed.columns, cluster, first_us, last_us)
         for name in OWN_COLUMNS:
-            del columns[name]
-        samples = group_by_owner(columns, pool)
+            del timed.columns[name]
+        samples = group_by_owner(timed, pool)
+        del timed
         buckets = _list_buckets(samples, first, last)
         steps: list[Callable[[], dict[str, pa.Array]]] = [
             partial(_name_keys, buckets, cluster),
@@ -158,14 +160,14 @@ def _sum_seconds(buckets: Buckets) -> dict[str, pa.Array]:
     """
     samples, later = buckets.samples, buckets.later
     at, valid_us, classes = (samples.columns[n].values for n in ("at_us", "valid_us", "class"))
-    seconds = np.minimum(valid_us, BUCKET_US - at % BUCKET_US) / 1e6
+    seconds = np.minimum(valid_us, BUCKET_US - measure_offset(at)) / 1e6
     sums = np.zeros((len(buckets.keys), len(CLASSES)))
     for groups, weights, numbers, places in (
         (samples.groups, seconds, classes, buckets.own),
         (later.groups, later.seconds, classes[later.rows], buckets.reaching),
     ):
         cells = groups.numbers * len(CLASSES) + numbers
-        summed = np.bincount(cells, weights, len(groups.starts) * len(CLASSES))
+        summed = np.bincount(cells, weights, len(groups.keys) * len(CLASSES))
         there = places >= 0
         sums[there] += summed.reshape(-1, len(CLASSES))[places[there]]
     covered = sums.sum(axis=1)
@@ -185,9 +187,11 @@ def _count_bins(buckets: Buckets) -> dict[str, pa.Array]:
     """Return the histogram of the activity."""
     column, groups = buckets.samples.columns["bin"], buckets.samples.groups
     cells = groups.numbers * BINS + column.values
-    if column.valid is not None:
-        cells = cells[column.valid]
-    counted = np.bincount(cells, minlength=len(groups.starts) * BINS).astype(np.int32)
+    counted = np.zeros(len(groups.keys) * BINS, np.int32)
+    for place in groups.list_places():
+        # One sample of each group: no cell comes twice.
+        here = cells[place] if column.valid is None else cells[place][column.valid[place]]
+        counted[here] += 1
     counts = counted.reshape(-1, BINS)[buckets.own]
     counts[buckets.own < 0] = 0
     offsets = np.arange(0, counts.size + 1, BINS, dtype=np.int32)
@@ -256,38 +260,47 @@ def _fill(column: SampleColumn, other: SampleColumn) -> SampleColumn:
 
 def reduce_groups(reduction: str, column: SampleColumn, groups: Groups) -> SampleColumn:
     """Return one value per group of values that lie in the groups' order."""
-    values, valid, starts = column.values, column.valid, groups.starts
-    if not len(starts):
+    values, valid, count = column.values, column.valid, len(groups.keys)
+    if not count:
         return SampleColumn(np.empty(0, values.dtype))
-    counts = groups.lengths() if valid is None else _count_valid(valid, starts)
+    if valid is not None and is_shared(valid) and not valid[0]:
+        nothing = SampleColumn(np.broadcast_to(values[0], count), np.broadcast_to(np.False_, count))
+        return SampleColumn(np.zeros(count, np.int64)) if reduction == "count" else nothing
+    counts = groups.lengths() if valid is None else fold_groups(np.add, valid, groups, np.int64)
     some = None if valid is None else counts > 0
     match reduction:
         case "count":
             return SampleColumn(counts)
         case "mean":
             kind = np.float64 if values.dtype.kind == "f" else np.int64
-            sums = np.add.reduceat(values, starts, dtype=kind)
+            sums = fold_groups(np.add, values, groups, kind)
             return SampleColumn(sums / np.maximum(counts, 1), some)
-        case "sum":
-            return SampleColumn(np.add.reduceat(values, starts), some)
-        case "or":
-            return SampleColumn(np.bitwise_or.reduceat(values, starts), some)
+        case "sum" | "or":
+            operation = np.add if reduction == "sum" else np.bitwise_or
+            return SampleColumn(fold_groups(operation, values, groups), some)
         case _:
-            return SampleColumn(_find_end(reduction, values, valid, starts), some)
+            return SampleColumn(_find_end(reduction, values, valid, groups), some)
 
 
-def _count_valid(valid: Flags, starts: Ints) -> Ints:
-    counts: Ints = np.add.reduceat(valid, starts, dtype=np.int64)
-    return counts
+def fold_groups(
+    operation: np.ufunc, values: Array, groups: Groups, kind: type[np.generic] | None = None
+) -> Array:
+    """Return the values of each group joined by an operation, in the order of their places."""
+    first, *others = groups.list_places()
+    result = values[first].astype(kind or values.dtype)
+    for place in others:
+        part = result[: place.stop - place.start]
+        operation(part, values[place], out=part)
+    return result
 
 
-def _find_end(reduction: str, values: Array, valid: Flags | None, starts: Ints) -> Array:
+def _find_end(reduction: str, values: Array, valid: Flags | None, groups: Groups) -> Array:
     kind = values.dtype
     greatest = reduction == "greatest"
     # Not a number is greater than any number, as in the engine.
     low, high = (-np.inf, np.nan) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
     if is_shared(values):
-        return np.broadcast_to(values[0], len(starts))
+        return np.broadcast_to(values[0], len(groups.keys))
     if valid is not None:
         values = np.where(valid, values, kind.type(low if greatest else high))
-    return (np.maximum if greatest else np.fmin).reduceat(values, starts)
+    return fold_groups(np.maximum if greatest else np.fmin, values, groups)

@@ -19,6 +19,7 @@ from warehouse.owner_buckets import (
     BINS,
     CLASSES,
     Reduction,
+    fold_groups,
     load_reductions,
     reduce_groups,
     write_array,
@@ -27,7 +28,7 @@ from warehouse.sorted_samples import (
     Groups,
     Ints,
     SampleColumn,
-    group_sorted,
+    group_runs,
     read_column,
     take_rows,
     take_texts,
@@ -41,16 +42,17 @@ class OwnerHours(msgspec.Struct, frozen=True):
     """Rows of `rollup_5m` in the order of their owners and hours."""
 
     rows: pa.Table
-    order: Ints | None
-    """Their places in `rows`; None: they lie in order."""
+    order: Ints
+    """Their places in `rows`."""
     groups: Groups
+    sorted: Ints
+    """The groups by device and hour."""
     named: dict[str, SampleColumn]
     """The owners: device, namespace and pod of each row."""
 
     def read(self, name: str) -> SampleColumn:
         """Return a column in the order of the groups."""
-        column = read_column(self.rows.column(name))
-        return column if self.order is None else take_rows(column, self.order)
+        return take_rows(read_column(self.rows.column(name)), self.order)
 
 
 def reduce_hours(rows: pa.Table, threads: int) -> pa.Table:
@@ -86,31 +88,26 @@ def _group_by_hour(rows: pa.Table) -> OwnerHours:
     changes[1:] = (place[1:] != place[:-1]) | (owner[1:] != owner[:-1])
     starts = np.flatnonzero(changes)
     owners, codes = np.unique(owner[starts], return_inverse=True)
-    keys = place[starts] * len(owners) + codes
-    numbers = np.cumsum(changes) - 1
-    if (np.diff(keys) > 0).all():
-        return OwnerHours(rows, None, Groups(starts, numbers, keys), named)
-    row_keys = keys[numbers]
-    order = np.argsort(row_keys, kind="stable")
+    order, groups = group_runs(place[starts] * len(owners) + codes, starts, len(place))
     named = {name: take_rows(column, order) for name, column in named.items()}
-    return OwnerHours(rows, order, group_sorted(row_keys[order]), named)
+    return OwnerHours(rows, order, groups, np.argsort(groups.keys, kind="stable"), named)
 
 
 def _name_hours(hours: OwnerHours) -> dict[str, pa.Array]:
-    starts = hours.groups.starts
-    bucket = hours.read("bucket").values[starts].astype(np.int64)
+    first = hours.sorted  # the first row of each group lies where its group does
+    bucket = hours.read("bucket").values[first].astype(np.int64)
     return {
-        "cluster": pa.repeat(hours.rows.column("cluster")[0], len(starts)),
+        "cluster": pa.repeat(hours.rows.column("cluster")[0], len(first)),
         "bucket": pa.array(bucket // HOUR_US * HOUR_US, pa.timestamp("us")),
         **{
-            name: take_texts(column.texts, column.values[starts])
+            name: take_texts(column.texts, column.values[first])
             for name, column in hours.named.items()
         },
     }
 
 
 def _sum_seconds(hours: OwnerHours, name: str) -> dict[str, pa.Array]:
-    return {name: _write(_sum(hours.read(name), hours.groups), name)}
+    return {name: _write(hours, _sum(hours.read(name), hours.groups), name)}
 
 
 def _sum_histograms(hours: OwnerHours) -> dict[str, pa.Array]:
@@ -119,9 +116,7 @@ def _sum_histograms(hours: OwnerHours) -> dict[str, pa.Array]:
     if lists.null_count:
         present, counts = counts, np.zeros((len(lists), BINS), np.int64)
         counts[lists.is_valid().to_numpy(zero_copy_only=False)] = present
-    if hours.order is not None:
-        counts = counts[hours.order]
-    summed = np.add.reduceat(counts, hours.groups.starts, axis=0, dtype=np.int64)
+    summed = fold_groups(np.add, counts[hours.order], hours.groups, np.int64)[hours.sorted]
     offsets = np.arange(0, summed.size + 1, BINS, dtype=np.int32)
     return {"act_hist": pa.ListArray.from_arrays(offsets, summed.astype(np.int32).ravel())}
 
@@ -135,8 +130,9 @@ def _reduce_column(hours: OwnerHours, row: Reduction) -> dict[str, pa.Array]:
         result = _sum(column, hours.groups)
     else:
         result = reduce_groups(row.reduction, column, hours.groups)
-    arrays = {row.column: _write(result, row.column, column.texts)}
+    arrays = {row.column: _write(hours, result, row.column, column.texts)}
     if row.column == "interval_s":
+        result = take_rows(result, hours.sorted)
         seconds = result.values
         expected = np.divide(3600.0, seconds, out=np.zeros(len(seconds)), where=seconds > 0)
         missing = seconds <= 0 if result.valid is None else ~result.valid | (seconds <= 0)
@@ -156,8 +152,8 @@ def _weigh(column: SampleColumn, weights: SampleColumn, groups: Groups) -> Sampl
     values, valid = column.values.astype(np.float64), column.valid
     if valid is not None:
         counts, values = np.where(valid, counts, 0), np.where(valid, values, 0.0)
-    total = np.add.reduceat(counts, groups.starts)
-    summed = np.add.reduceat(values * counts, groups.starts)
+    total = fold_groups(np.add, counts, groups)
+    summed = fold_groups(np.add, values * counts, groups)
     means = np.divide(summed, total, out=np.zeros(len(total)), where=total > 0)
     if (total > 0).all():
         return SampleColumn(means)
@@ -171,5 +167,8 @@ def _sum(column: SampleColumn, groups: Groups) -> SampleColumn:
     return reduce_groups("sum", SampleColumn(column.values.astype(kind), column.valid), groups)
 
 
-def _write(column: SampleColumn, name: str, texts: pa.Array | None = None) -> pa.Array:
+def _write(
+    hours: OwnerHours, column: SampleColumn, name: str, texts: pa.Array | None = None
+) -> pa.Array:
+    column = take_rows(column, hours.sorted)
     return write_array(column, tables.get_schema("rollup_1h").field(name).type, texts)

@@ -11,8 +11,8 @@ from warehouse.sorted_samples import Flags, Ints, SampleColumn, take_texts
 
 NEWEST = ("parent", "node", "vendor", "model", "profile", "reported_interval_s")
 """Columns of which a device has its newest value."""
-OWN_COLUMNS = ("reported_interval_s", "memory_bytes")
-"""Columns of `rollup/classified.sql` that only devices need."""
+OWN_COLUMNS = (*NEWEST, "memory_bytes")
+"""Columns in the order of time that only devices need."""
 
 
 def build_schema() -> pa.Schema:

@@ -1,11 +1,13 @@
 """Sort device samples by owner (device, namespace, pod) and 5-minute bucket, column by column.
 
-All columns are arrays in one order: the samples of a group follow each other, so that one pass over
-a column reduces it.
+All columns are arrays in one order: the first sample of each group, then the second of each, and so
+on (`Groups`). One addition or comparison of two such parts serves all groups, which takes a third
+of the time of NumPy's `reduceat` over groups of few samples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -17,6 +19,9 @@ import pyarrow.compute as pc
 BUCKET_US = 300_000_000
 MOST_RANKS = 2**16
 """Devices whose ranks have 16 bits."""
+
+TIMED_COLUMNS = ("energy_mj", "gap_us", "reported_interval_s", "memory_bytes")
+"""Measurements that devices need, or the sum of the energy, in the order of time."""
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -35,17 +40,27 @@ class SampleColumn(msgspec.Struct, frozen=True):
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """Samples of one owner in one bucket, after each other: group g begins at `starts[g]`."""
+    """Samples of one owner in one bucket; the groups of more samples come first.
 
-    starts: Ints
-    numbers: Ints
-    """The group of each sample."""
+    First lies the first sample of each group, then the second sample of each group that has two,
+    and so on: place n of all groups is [bounds[n], bounds[n + 1]), in the order of the groups.
+    """
+
     keys: Ints
     """Device, then bucket, then owner of each group, in one number."""
+    bounds: Ints
+    numbers: Ints
+    """The group of each sample."""
+
+    def list_places(self) -> Iterator[slice]:
+        """Yield the samples at each place, the first one first."""
+        for first, last in pairwise(self.bounds.tolist()):
+            yield slice(first, last)
 
     def lengths(self) -> Ints:
         """Return how many samples each group has."""
-        return np.diff(self.starts, append=len(self.numbers))
+        numbers = np.arange(len(self.keys))
+        return np.searchsorted(-np.diff(self.bounds), -numbers)
 
 
 class OwnerKeys(msgspec.Struct, frozen=True):
@@ -61,6 +76,19 @@ class OwnerKeys(msgspec.Struct, frozen=True):
         places, owners = np.divmod(keys, len(self.pods))
         devices, buckets = np.divmod(places, self.buckets)
         return devices, buckets + self.first_bucket, owners
+
+
+class TimedSamples(msgspec.Struct, frozen=True):
+    """Samples by device and time: the columns that need this order, and what the others need."""
+
+    columns: dict[str, SampleColumn]
+    label: Array
+    """The row of each sample in `labels`."""
+    labels: Mapping[str, SampleColumn]
+    parts: dict[str, list[pa.Array]]
+    """The other columns, as they came."""
+    order: Ints
+    """The places of the samples among those that came."""
 
 
 class SortedSamples(msgspec.Struct, frozen=True):
@@ -83,27 +111,36 @@ class LaterSamples(msgspec.Struct, frozen=True):
 
 def sort_by_time(
     batches: Iterable[pa.RecordBatch], labels: pa.Table, pool: ThreadPoolExecutor
-) -> dict[str, SampleColumn]:
-    """Return the columns of `rollup/classified.sql` by device and time; none without rows.
+) -> TimedSamples | None:
+    """Return the samples of `rollup/classified.sql` by device and time; None without rows.
 
-    `label` is replaced by the columns of `rollup/labels.sql`. `energy_mj` is no more the counter,
-    but its increase up to each sample (`_measure_energy`).
+    The columns of `rollup/labels.sql` take the place of `label`. `energy_mj` is no more the
+    counter, but its increase up to each sample (`_measure_energy`).
     """
     parts = _gather_columns(batches, labels["label"])
     if not parts:
-        return {}
+        return None
     label = pa.chunked_array(parts.pop("label")).to_numpy()
     named = _read_labels(labels)
     at = read_column(pa.chunked_array(parts.pop("at_us")))
     order = _order_by_time(at.values, named["device"].values[label])
-    names = list(parts)
-    # Each column is put together and sorted by one thread, and its parts are let go.
-    read = pool.map(lambda n: take_rows(read_column(pa.chunked_array(parts.pop(n))), order), names)
-    columns = {"at_us": take_rows(at, order), **dict(zip(names, read, strict=True))}
     label = label[order]
-    columns |= {name: take_rows(column, label) for name, column in named.items()}
+    columns = {
+        "at_us": take_rows(at, order),
+        **_take_parts(parts, TIMED_COLUMNS, order, pool),
+        **{name: take_rows(column, label) for name, column in named.items()},
+    }
     columns["energy_mj"] = _measure_energy(columns)
-    return columns
+    return TimedSamples(columns, label, named, parts, order)
+
+
+def _take_parts(
+    parts: dict[str, list[pa.Array]], names: Iterable[str], order: Ints, pool: ThreadPoolExecutor
+) -> dict[str, SampleColumn]:
+    """Return columns in an order; their parts are let go, each by the thread that read it."""
+    names = tuple(names)
+    read = pool.map(lambda n: take_rows(read_column(pa.chunked_array(parts.pop(n))), order), names)
+    return dict(zip(names, read, strict=True))
 
 
 def _read_labels(labels: pa.Table) -> dict[str, SampleColumn]:
@@ -116,7 +153,7 @@ def _read_labels(labels: pa.Table) -> dict[str, SampleColumn]:
 def list_later(samples: SortedSamples) -> LaterSamples:
     """Return the samples that are valid in later buckets than their own."""
     at, valid_us = (samples.columns[name].values for name in ("at_us", "valid_us"))
-    groups, reach, nothing = samples.groups, at % BUCKET_US + valid_us, np.empty(0, np.int64)
+    groups, reach, nothing = samples.groups, measure_offset(at) + valid_us, np.empty(0, np.int64)
     rows, keys, seconds = [nothing], [nothing], [np.empty(0)]
     left, number = np.flatnonzero(reach > BUCKET_US), 1
     while len(left):
@@ -125,18 +162,20 @@ def list_later(samples: SortedSamples) -> LaterSamples:
         seconds.append(np.minimum(reach[left] - number * BUCKET_US, BUCKET_US) / 1e6)
         number += 1
         left = left[reach[left] > number * BUCKET_US]
-    all_keys = np.concatenate(keys)
-    order = np.argsort(all_keys, kind="stable")
-    return LaterSamples(
-        np.concatenate(rows)[order], group_sorted(all_keys[order]), np.concatenate(seconds)[order]
-    )
+    order, later = group_keys(np.concatenate(keys))
+    return LaterSamples(np.concatenate(rows)[order], later, np.concatenate(seconds)[order])
+
+
+def measure_offset(at: Ints) -> Ints:
+    """Return how long after the begin of its bucket a sample is, in microseconds."""
+    return at - at // BUCKET_US * BUCKET_US  # a remainder takes four times as long
 
 
 def sort_distinct(keys: Ints) -> Ints:
     """Return the distinct keys in order; NumPy's `unique` would hash them, which is slower."""
     if (keys[1:] > keys[:-1]).all():
         return keys
-    ordered = np.sort(keys)
+    ordered = np.sort(keys, kind="stable")  # it merges sorted parts
     changes = np.ones(len(ordered), np.bool_)
     changes[1:] = ordered[1:] != ordered[:-1]
     return ordered[changes]
@@ -195,6 +234,13 @@ def read_column(column: pa.ChunkedArray) -> SampleColumn:
     Equal values without a null, such as the model and the interval of most fleets, are one in
     memory.
     """
+    if column.null_count == len(column) and len(column):
+        is_text = pa.types.is_string(column.type)
+        value = np.int32(-1) if is_text else column.type.to_pandas_dtype()(0)
+        texts = pa.array([], pa.string()) if is_text else None
+        return SampleColumn(
+            np.broadcast_to(value, len(column)), np.broadcast_to(np.False_, len(column)), texts
+        )
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
     if pa.types.is_dictionary(column.type):
@@ -210,11 +256,6 @@ def read_column(column: pa.ChunkedArray) -> SampleColumn:
         return SampleColumn(values, valid, whole.dictionary.take(order))
     if not column.null_count:
         return SampleColumn(_share_value(column.to_numpy()))
-    if column.null_count == len(column):
-        kind = column.type.to_pandas_dtype()
-        return SampleColumn(
-            np.broadcast_to(kind(0), len(column)), np.broadcast_to(np.False_, len(column))
-        )
     return SampleColumn(column.fill_null(0).to_numpy(), column.is_valid().to_numpy())
 
 
@@ -225,15 +266,6 @@ def _order_by_time(at: Ints, device: Array) -> Ints:
     began = at.min()
     key = device.astype(np.int64) * (int(at.max() - began) + 1) + (at - began)
     return np.argsort(key, kind="stable")
-
-
-def _sort(
-    columns: dict[str, SampleColumn], order: Ints, pool: ThreadPoolExecutor
-) -> dict[str, SampleColumn]:
-    """Return the columns in another order; each of the given ones is let go when it is copied."""
-    names = list(columns)
-    copies = pool.map(lambda name: take_rows(columns.pop(name), order), names)
-    return dict(zip(names, copies, strict=True))
 
 
 def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
@@ -254,10 +286,11 @@ def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
     return SampleColumn(energy, valid)
 
 
-def group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -> SortedSamples:
-    """Return samples that are sorted by time by owner and bucket."""
-    bucket = columns["at_us"].values // BUCKET_US
-    device, namespace, pod = (columns[name].values for name in ("device", "namespace", "pod"))
+def group_by_owner(samples: TimedSamples, pool: ThreadPoolExecutor) -> SortedSamples:
+    """Return the samples by owner and bucket."""
+    timed, parts = samples.columns, samples.parts
+    bucket = timed["at_us"].values // BUCKET_US
+    device, namespace, pod = (timed[name].values for name in ("device", "namespace", "pod"))
     changes = np.ones(len(bucket), np.bool_)
     changes[1:] = bucket[1:] != bucket[:-1]
     for column in (device, namespace, pod):
@@ -267,24 +300,53 @@ def group_by_owner(columns: dict[str, SampleColumn], pool: ThreadPoolExecutor) -
         namespace[starts].astype(np.int64) * 2**32 + pod[starts], return_inverse=True
     )
     first = int(bucket.min())
-    reach = int(columns["valid_us"].values.max()) // BUCKET_US + 1
-    owners = OwnerKeys(first, int(bucket.max()) - first + reach + 1, *np.divmod(names, 2**32))
+    longest = pc.max(pa.chunked_array(parts["valid_us"])).as_py()
+    owners = OwnerKeys(
+        first,
+        int(bucket.max()) - first + longest // BUCKET_US + 2,
+        *np.divmod(names, 2**32),
+    )
     places = device[starts].astype(np.int64) * owners.buckets + (bucket[starts] - first)
     keys = places * len(names) + owner
-    numbers = np.cumsum(changes) - 1
-    if len(sort_distinct(keys)) < len(keys):  # owners that take turns within a bucket
-        sample_keys = keys[numbers]
-        order = np.argsort(sample_keys, kind="stable")
-        columns = _sort(columns, order, pool)
-        return SortedSamples(columns, group_sorted(sample_keys[order]), owners)
-    return SortedSamples(columns, Groups(starts, numbers, keys), owners)
+    order, groups = group_runs(keys, starts, len(bucket))
+    label = samples.label[order]
+    columns = {
+        **{name: take_rows(timed[name], order) for name in ("at_us", "energy_mj")},
+        **{name: take_rows(column, label) for name, column in samples.labels.items()},
+        **_take_parts(parts, list(parts), samples.order[order], pool),
+    }
+    return SortedSamples(columns, groups, owners)
 
 
-def group_sorted(keys: Ints) -> Groups:
-    """Return the groups of equal keys that follow each other."""
-    changes = np.diff(keys, prepend=-1) != 0
-    starts = np.flatnonzero(changes)
-    return Groups(starts, np.cumsum(changes) - 1, keys[starts])
+def group_runs(keys: Ints, starts: Ints, count: int) -> tuple[Ints, Groups]:
+    """Return the order of samples by groups, and the groups, of runs of samples of one key."""
+    if len(sort_distinct(keys)) < len(keys):  # owners that take turns
+        return group_keys(np.repeat(keys, np.diff(starts, append=count)))
+    return _sort_groups(keys, starts, count)
+
+
+def group_keys(keys: Ints) -> tuple[Ints, Groups]:
+    """Return the order of samples by the groups of equal keys, and these groups."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    places, groups = _sort_groups(ordered[starts], starts, len(keys))
+    return order[places], groups
+
+
+def _sort_groups(keys: Ints, starts: Ints, count: int) -> tuple[Ints, Groups]:
+    """Return the order that groups need, and the groups, of samples that lie by group."""
+    lengths = np.diff(starts, append=count)
+    order = np.argsort(-lengths, kind="stable")
+    keys, starts, lengths = keys[order], starts[order], lengths[order]
+    longest = int(lengths[0]) if len(lengths) else 0
+    counts = np.searchsorted(-lengths, -np.arange(longest))
+    bounds = np.append(0, np.cumsum(counts))
+    rows, numbers = np.empty((2, count), np.int64)
+    for place, (first, last) in enumerate(pairwise(bounds.tolist())):
+        rows[first:last] = starts[: last - first] + place
+        numbers[first:last] = np.arange(last - first)
+    return rows, Groups(keys, bounds, numbers)
 
 
 def take_texts(texts: pa.Array | None, ranks: Array) -> pa.Array:
