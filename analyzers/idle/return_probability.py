@@ -30,6 +30,8 @@ from warehouse.signals.runs import Ints
 
 HOUR_US = 3_600_000_000
 HOUR_S = 3600
+HOUR_BITS = 32
+"""An hour since 1970 and whether a workload was active in it, as in `workload_hours.sql`."""
 DAY_H = 24
 WEEKEND = 5
 """Weekdays from this number on, Monday = 0, are no workdays."""
@@ -80,11 +82,13 @@ def add_return_probability(
     codes = {kind: n for n, kind in enumerate(sorted(set(by_kind)))}
     kind_of_owner = np.array([codes[kind] for kind in by_kind], dtype=np.int64)
     hours = hours.join(owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True)
-    hours = hours.sort("number", "hour")
+    each = hours.select("number", "hours").explode("hours")
+    number_and_hour = np.sort((each["number"].to_numpy() << HOUR_BITS) + each["hours"].to_numpy())
+    hour_and_activity = number_and_hour & ((1 << HOUR_BITS) - 1)
     activity_hours = ActivityHours(
-        hours["number"].to_numpy(),
-        (hours["hour"] // HOUR_US).to_numpy(),
-        hours["active"].to_numpy().astype(bool),
+        number_and_hour >> HOUR_BITS,
+        hour_and_activity >> 1,
+        hour_and_activity & 1 != 0,
         kind_of_owner,
         WorkClock(settings.working_hours, settings.time_zone),
     )

@@ -24,9 +24,8 @@ class Hours:
         self.parameters: dict[str, Any] = {}
         self._rows = [
             {"cluster": "c", "namespace": "ns", "workload_kind": kind, "workload": name,
-             "hour": (MONDAY + n) * HOUR_US, "active": mark == "a"}
+             "hours": [2 * (MONDAY + n) + (mark == "a") for n, mark in enumerate(marks)]}
             for name, (kind, marks) in workloads.items()
-            for n, mark in enumerate(marks)
         ]  # fmt: skip
 
     def query(self, sql: str, parameters: Any = None) -> pa.Table:
@@ -35,7 +34,7 @@ class Hours:
         return pl.DataFrame(
             self._rows,
             schema={"cluster": pl.String, "namespace": pl.String, "workload_kind": pl.String,
-                    "workload": pl.String, "hour": pl.Int64, "active": pl.Boolean},
+                    "workload": pl.String, "hours": pl.List(pl.Int64)},
         ).to_arrow()  # fmt: skip
 
 
