@@ -109,11 +109,12 @@ def reduce_samples(
         if timed is None:
             return RolledSamples(schema.empty_table(), build_schema().empty_table())
         first_us, last_us = (round((end - _EPOCH) / _MICROSECOND) for end in (first, last))
-        devices = list_devices(timed.columns, cluster, first_us, last_us)
+        described = pool.submit(list_devices, dict(timed.columns), cluster, first_us, last_us)
         for name in OWN_COLUMNS:
             del timed.columns[name]
         samples = group_by_owner(timed, pool)
-        del timed
+        devices = described.result()
+        del timed, described
         buckets = _list_buckets(samples, first, last)
         steps: list[Callable[[], dict[str, pa.Array]]] = [
             partial(_name_keys, buckets, cluster),

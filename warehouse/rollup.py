@@ -11,11 +11,14 @@ increase of energy can end there, so the buckets that a sample reaches are refre
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fallow import tables
 from fallow.errors import UnreadableDaysError, WarehouseError
@@ -33,8 +36,8 @@ from warehouse.sample_validity import (
     UNKNOWN_INTERVAL_S,
     VALIDITY,
 )
-from warehouse.stages.files import NewFiles
-from warehouse.statements import write_literal
+from warehouse.stages.files import NewFiles, WrittenRows
+from warehouse.statements import read_many_rows, write_literal
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
 
@@ -59,7 +62,7 @@ MOST_CHUNKS = 360
 """The longest part, as a multiple of the shortest: 30 days."""
 
 BATCH_ROWS = 262_144
-"""Samples that leave the engine at once: their texts are numbered before the next ones come."""
+"""Samples that the engine writes as one batch of columns: its threads write several at once."""
 
 MERGE_GAP = timedelta(minutes=30)
 """Dirty buckets closer together than this are refreshed in one transaction, which is cheaper."""
@@ -237,33 +240,51 @@ def _refresh_buckets(
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     samples = f"FROM ({select_samples(seen)}){only}"
     longest_s = stretch.interval_s if stretch.devices else read_interval(cursor, cluster)
-    lookback, models = read_reach(
-        cursor, samples, where, longest_s=longest_s, keep=touched is not None
-    )
-    cursor.register("model", read_model_facts(models))
-    span = {"cluster": cluster, "since": start - lookback, "until": end}
+    labels = read_labels(cursor, samples, where, longest_s=longest_s, keep=touched is not None)
+    cursor.register("model", read_model_facts(labels.list_models()))
+    span = {"cluster": cluster, "since": start - labels.lookback, "until": end}
     if touched is not None:
         samples, span = f"FROM {TOUCHED_SAMPLE}", {}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    rolled = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+    ledger = warehouse.settings.ledger
+    rolled = roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
     rows = rolled.rows
     if (start, end) != (hours["first"], hours["last"]):
         rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
-    _delete_rows(cursor, "rollup_5m", where, only)
-    files.store("rollup_5m", rolled.rows)
-    _delete_rows(cursor, "rollup_1h", hours, only)
-    files.store("rollup_1h", reduce_hours(rows, count_threads(cursor)))
-    devices = describe_devices(cursor, rolled.devices)
-    changed = hours["first"] - HOUR, hours["last"]
-    if devices.num_rows:
-        changed = widen_to_lifetimes(cursor, devices, *changed)
-        # Telemetry may arrive before the inventory that has the node of an address.
-        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
-    dirty.clear_buckets(cursor, **where)
-    # Whether the end of an hour is idle is known only when the next hour's stretch is known.
-    dirty.mark_hours(cursor, *changed)
+    with _write_rollup_files(cursor, files, rolled.rows, rows) as written:
+        _delete_rows(cursor, "rollup_5m", where, only)
+        _delete_rows(cursor, "rollup_1h", hours, only)
+        devices = describe_devices(cursor, rolled.devices)
+        changed = hours["first"] - HOUR, hours["last"]
+        if devices.num_rows:
+            changed = widen_to_lifetimes(cursor, devices, *changed)
+            # Telemetry may arrive before the inventory that has the node of an address.
+            ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
+        dirty.clear_buckets(cursor, **where)
+        # Whether the end of an hour is idle is known only when the next hour's stretch is known.
+        dirty.mark_hours(cursor, *changed)
+        for each in written:
+            files.insert(each.result())
     cursor.execute(f"DROP TABLE IF EXISTS temp.{TOUCHED_SAMPLE}")
     cursor.unregister("model")
+
+
+@contextmanager
+def _write_rollup_files(
+    cursor: "duckdb.DuckDBPyConnection", files: NewFiles, rows: pa.Table, rows_of_hours: pa.Table
+) -> Iterator[list[Future[WrittenRows]]]:
+    """Write the files of `rollup_5m` rows, and those of `rollup_1h` of whole hours, meanwhile."""
+    threads = count_threads(cursor)
+    with closing(cursor.cursor()) as of_buckets, closing(cursor.cursor()) as of_hours:
+
+        def write_hours() -> WrittenRows:
+            return files.write(of_hours, "rollup_1h", reduce_hours(rows_of_hours, threads))
+
+        with ThreadPoolExecutor(2) as pool:
+            yield [
+                pool.submit(files.write, of_buckets, "rollup_5m", rows),
+                pool.submit(write_hours),
+            ]
 
 
 def _read_rest_of_hours(
@@ -338,15 +359,29 @@ def read_interval(cursor: "duckdb.DuckDBPyConnection", cluster: str) -> float | 
     return row[0] if row else None
 
 
-def read_reach(
+class SampleLabels(msgspec.Struct, frozen=True):
+    """The distinct labels of samples (`rollup/labels.sql`), and which numbers they have."""
+
+    rows: pa.Table
+    is_strong: bool
+    lookback: timedelta = timedelta(0)
+    """How far before a stretch samples still count."""
+
+    def list_models(self) -> list[str]:
+        """Return the model strings."""
+        models: list[str] = self.rows["model"].unique().drop_null().to_pylist()
+        return models
+
+
+def read_labels(
     cursor: "duckdb.DuckDBPyConnection",
     samples: str,
     where: dict[str, Any],
     *,
     longest_s: float | None = None,
     keep: bool = False,
-) -> tuple[timedelta, list[str]]:
-    """Return how far before a stretch samples still count, and the model strings since then.
+) -> SampleLabels:
+    """Return the labels of the samples that a stretch reads, which its own intervals decide.
 
     `samples`: the SELECT of the device samples. `longest_s`: the longest known scrape interval of
     the cluster's devices. `keep`: the samples are few, and become a temporary table, because each
@@ -354,7 +389,7 @@ def read_reach(
     """
     lookback = _compute_reach(longest_s)
     read = f"FROM {TOUCHED_SAMPLE}" if keep else samples
-    sources = f"WITH device_sample AS NOT MATERIALIZED ({read}) {load_step('rollup/sources')}"
+    with_samples = f"WITH device_sample AS NOT MATERIALIZED ({read})"
     while True:
         span = {
             "cluster": where["cluster"],
@@ -363,11 +398,11 @@ def read_reach(
         }
         if keep:
             cursor.execute(f"CREATE OR REPLACE TEMP TABLE {TOUCHED_SAMPLE} AS {samples}", span)
-        row = cursor.execute(sources, {} if keep else span).fetchone()
-        interval_s, models = row or (None, None)
-        if _compute_reach(interval_s) <= lookback:
-            return lookback, models or []
-        lookback = _compute_reach(interval_s)
+        labels = list_labels(cursor, with_samples, {} if keep else span)
+        reach = _compute_reach(pc.max(labels.rows["interval_s"]).as_py())
+        if reach <= lookback:
+            return msgspec.structs.replace(labels, lookback=lookback)
+        lookback = reach
 
 
 def select_samples(seen: TierState) -> str:
@@ -378,36 +413,36 @@ def select_samples(seen: TierState) -> str:
 def roll_samples(
     cursor: "duckdb.DuckDBPyConnection",
     with_samples: str,
+    labels: SampleLabels,
     values: dict[str, Any],
     ledger: LedgerSettings,
 ) -> RolledSamples:
     """Return the `rollup_5m` rows and the devices of the buckets in [first, last) of one cluster.
 
-    `with_samples` is the WITH of `device_sample`; `values` has its parameters, `cluster`, `first`
-    and `last`. The facts about models are registered as `model`.
+    `with_samples` is the WITH of `device_sample`, `labels` are its labels; `values` has its
+    parameters, `cluster`, `first` and `last`. The facts about models are registered as `model`.
     """
     named = {n: v for n, v in values.items() if f"${n}" in with_samples}
-    labels = _read_labels(cursor, with_samples, named)
-    threads = count_threads(cursor)  # before the samples, which the cursor streams
-    samples = cursor.execute(
-        _write_labelled(with_samples, "rollup/classified"),
-        {**named, "is_strong": labels.is_strong, **list_thresholds(ledger)},
-    ).to_arrow_reader(BATCH_ROWS)
+    threads = count_threads(cursor)
+    sql = _write_labelled(with_samples, "rollup/classified")
+    parameters = {**named, "is_strong": labels.is_strong, **list_thresholds(ledger)}
+    if named:
+        samples = read_many_rows(cursor, sql, parameters, BATCH_ROWS)
+    else:  # few, in a temporary table
+        samples = cursor.execute(sql, parameters).to_arrow_table()
     where = (values[name] for name in ("cluster", "first", "last"))
-    return reduce_samples(samples, labels.rows, *where, threads=threads)
+    texts = labels.rows.drop_columns(["interval_s"])
+    return reduce_samples(samples.to_batches(), texts, *where, threads=threads)
 
 
-class SampleLabels(msgspec.Struct, frozen=True):
-    """The distinct labels of samples (`rollup/labels.sql`), and which numbers they have."""
-
-    rows: pa.Table
-    is_strong: bool
-
-
-def _read_labels(
+def list_labels(
     cursor: "duckdb.DuckDBPyConnection", with_samples: str, values: dict[str, Any]
 ) -> SampleLabels:
-    """Return the labels of the samples; no two have the same number."""
+    """Return the labels of the samples; no two have the same number.
+
+    Raises:
+        WarehouseError: two labels have the same SHA-256 hash.
+    """
     sql = _write_labelled(with_samples, "rollup/labels")
     for is_strong in (False, True):
         rows = cursor.execute(sql, {**values, "is_strong": is_strong}).to_arrow_table()

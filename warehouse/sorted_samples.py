@@ -128,10 +128,17 @@ def sort_by_time(
     columns = {
         "at_us": take_rows(at, order),
         **_take_parts(parts, TIMED_COLUMNS, order, pool),
-        **{name: take_rows(column, label) for name, column in named.items()},
+        **_take_columns(named, label, pool),
     }
     columns["energy_mj"] = _measure_energy(columns)
     return TimedSamples(columns, label, named, parts, order)
+
+
+def _take_columns(
+    columns: Mapping[str, SampleColumn], rows: Ints, pool: ThreadPoolExecutor
+) -> dict[str, SampleColumn]:
+    """Return the rows of columns, each taken by a thread."""
+    return dict(zip(columns, pool.map(lambda c: take_rows(c, rows), columns.values()), strict=True))
 
 
 def _take_parts(
@@ -312,7 +319,7 @@ def group_by_owner(samples: TimedSamples, pool: ThreadPoolExecutor) -> SortedSam
     label = samples.label[order]
     columns = {
         **{name: take_rows(timed[name], order) for name in ("at_us", "energy_mj")},
-        **{name: take_rows(column, label) for name, column in samples.labels.items()},
+        **_take_columns(samples.labels, label, pool),
         **_take_parts(parts, list(parts), samples.order[order], pool),
     }
     return SortedSamples(columns, groups, owners)

@@ -66,7 +66,8 @@ def roll(
             }
         ),
     )
-    return rollup.roll_samples(connection, "", HOUR, LedgerSettings(**thresholds))
+    labels = rollup.list_labels(connection, "", {})
+    return rollup.roll_samples(connection, "", labels, HOUR, LedgerSettings(**thresholds))
 
 
 class EqualHashes:

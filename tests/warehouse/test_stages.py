@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pytest
 
-from fallow.errors import FallowError, TemporaryError
+from fallow.errors import FallowError, TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -16,7 +16,7 @@ from tests.copies import copied
 from tests.demo_homes import copy_demo
 from tests.servers.postgres import serving
 from tests.warehouse.stage_tasks import find_window
-from warehouse import ingest, maintenance, signals
+from warehouse import dirty, ingest, maintenance, signals
 from warehouse.lake import Warehouse
 from warehouse.leases import claim_lease
 from warehouse.ledger import write_ledger
@@ -161,6 +161,23 @@ def roll_up_to_files(wh: Warehouse) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "FILE_ROWS", 1)
         roll_up(wh)
+
+
+def test_a_roll_up_that_fails_while_files_are_written_leaves_none(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks, places = read_marks(wh), Path(wh.place.data)
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    before = set(places.rglob("*.parquet"))
+    monkeypatch.setattr(dirty, "mark_hours", fail)
+    with pytest.raises(WarehouseError, match="no space left"):
+        roll_up_to_files(wh)
+    assert before
+    assert set(places.rglob("*.parquet")) == before
+    assert read_marks(wh) == marks
 
 
 def roll_up_in_slices(wh: Warehouse) -> None:

@@ -183,7 +183,8 @@ def append(home: Path) -> None:
 STEPS = {
     "creation": WriteStep(prepare_new, create, whole=False),
     "ingest": WriteStep(prepare_ingest, ingest),
-    "roll-up": WriteStep(prepare_ingest, do_roll_up),
+    # Each part is a transaction; the marks of what is left stay.
+    "roll-up": WriteStep(prepare_ingest, do_roll_up, whole=False),
     "accounting": WriteStep(prepare_ingest, account, whole=False),
     "tier move": WriteStep(prepare_move, move),
     "migration": WriteStep(prepare_upgrade, upgrade),

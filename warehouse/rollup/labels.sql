@@ -1,5 +1,6 @@
--- The labels of the samples, and the number by which `classified.sql` names them.
-SELECT DISTINCT
+-- The labels of the samples, the number by which `classified.sql` names them, and their longest
+-- interval.
+SELECT
     label,
     device,
     namespace,
@@ -8,5 +9,7 @@ SELECT DISTINCT
     parent,
     vendor,
     model,
-    profile
+    profile,
+    max(interval_s) AS interval_s
 FROM labelled_sample
+GROUP BY ALL

@@ -64,6 +64,14 @@ def write_rows(
         cursor.execute("DROP TABLE temp.stage_row")
 
 
+class WrittenRows(msgspec.Struct, frozen=True):
+    """Rows of a table, and their new files; without any the lake's INSERT writes them."""
+
+    table: str
+    rows: pa.Table
+    files: tuple[StageFile, ...]
+
+
 class NewFiles:
     """The data files of one transaction that were written here, not by the lake.
 
@@ -97,11 +105,31 @@ class NewFiles:
         From `least` (`FILE_ROWS`) rows on a local lake's file is written here, in the order of the
         rows: the lake's INSERT takes two to three times as long.
         """
+        return self.insert(self.write(self._cursor, table, rows, least))
+
+    def write(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        table: str,
+        rows: pa.Table,
+        least: int | None = None,
+    ) -> WrittenRows:
+        """Write the files of many rows, for `insert`; another thread may, on a cursor of its own.
+
+        Files take one thread, beside which the transaction goes on.
+        """
         is_local = not (self._place.remote or self._place.in_memory)
-        if is_local and rows.num_rows >= (FILE_ROWS if least is None else least):
-            files = write_arrow(self._cursor, self._place, table, rows)
-            self._files += files
-            return add_files(self._cursor, files)
+        if not is_local or rows.num_rows < (FILE_ROWS if least is None else least):
+            return WrittenRows(table, rows, ())
+        files = write_arrow(cursor, self._place, table, rows)
+        self._files += files
+        return WrittenRows(table, rows, tuple(files))
+
+    def insert(self, written: WrittenRows) -> int:
+        """Insert rows into their table, by their files where there are some; return how many."""
+        if written.files:
+            return add_files(self._cursor, written.files)
+        table, rows = written.table, written.rows
         # One thread reads a stream, which costs a quarter less for some thousand rows.
         self._cursor.register("stored", rows.to_reader() if rows.num_rows < ROW_GROUP else rows)
         self._cursor.execute(f'INSERT INTO "{table}" BY NAME FROM stored')

@@ -28,8 +28,8 @@ from warehouse.rollup import (
     floor_time,
     list_due,
     read_interval,
+    read_labels,
     read_model_facts,
-    read_reach,
     roll_samples,
     roll_up,
     select_samples,
@@ -130,14 +130,14 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
         where = {"cluster": part.cluster, "first": part.start, "last": part.end}
         seen = TierState()
         longest_s = read_interval(cursor, part.cluster)
-        lookback, models = read_reach(cursor, select_samples(seen), where, longest_s=longest_s)
         only = f" WHERE hash(device) % {part.parts:d} = {part.part:d}" if part.parts > 1 else ""
-        span = {"cluster": part.cluster, "since": part.start - lookback, "until": part.end}
-        with_samples = (
-            f"WITH device_sample AS NOT MATERIALIZED (FROM ({select_samples(seen)}){only})"
-        )
-        cursor.register("model", read_model_facts(models))
-        rolled = roll_samples(cursor, with_samples, {**span, **where}, warehouse.settings.ledger)
+        samples = f"FROM ({select_samples(seen)}){only}"
+        labels = read_labels(cursor, samples, where, longest_s=longest_s)
+        span = {"cluster": part.cluster, "since": part.start - labels.lookback, "until": part.end}
+        with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
+        cursor.register("model", read_model_facts(labels.list_models()))
+        ledger = warehouse.settings.ledger
+        rolled = roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
         files = write_sorted(cursor, warehouse.place, "rollup_5m", rolled.rows)
         hours = reduce_hours(rolled.rows, count_threads(cursor))
         files += write_sorted(cursor, warehouse.place, "rollup_1h", hours)
