@@ -100,8 +100,8 @@ def reduce_samples(
     """Return a cluster's `rollup_5m` rows and devices of the buckets in [first, last), naive UTC.
 
     The batches are those of `rollup/classified.sql`, the labels those of `rollup/labels.sql`.
-    Samples must begin before `first` by the longest
-    validity and the longest gap of an energy increase. Rows are sorted by device and bucket.
+    Samples must begin before `first` by the longest validity and the longest gap of an energy
+    increase. Rows are sorted by device and bucket.
     """
     schema = tables.get_schema("rollup_5m")
     with ThreadPoolExecutor(threads) as pool:

@@ -240,14 +240,14 @@ def _refresh_buckets(
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     samples = f"FROM ({select_samples(seen)}){only}"
     longest_s = stretch.interval_s if stretch.devices else read_interval(cursor, cluster)
-    labels = read_labels(cursor, samples, where, longest_s=longest_s, keep=touched is not None)
-    cursor.register("model", read_model_facts(labels.list_models()))
-    span = {"cluster": cluster, "since": start - labels.lookback, "until": end}
-    if touched is not None:
-        samples, span = f"FROM {TOUCHED_SAMPLE}", {}
-    with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    ledger = warehouse.settings.ledger
-    rolled = roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
+    rolled = roll_stretch(
+        cursor,
+        samples,
+        where,
+        warehouse.settings.ledger,
+        longest_s=longest_s,
+        keep=touched is not None,
+    )
     rows = rolled.rows
     if (start, end) != (hours["first"], hours["last"]):
         rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
@@ -408,6 +408,30 @@ def read_labels(
 def select_samples(seen: TierState) -> str:
     """Return the SELECT of the device samples that a rollup reads, over all tiers."""
     return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/device_samples')}"
+
+
+def roll_stretch(
+    cursor: "duckdb.DuckDBPyConnection",
+    samples: str,
+    where: dict[str, Any],
+    ledger: LedgerSettings,
+    *,
+    longest_s: float | None,
+    keep: bool = False,
+) -> RolledSamples:
+    """Return the `rollup_5m` rows and the devices of a stretch; it registers `model`.
+
+    `samples`, `longest_s` and `keep`: as `read_labels` has them. `where`: `cluster`, `first` and
+    `last`.
+    """
+    labels = read_labels(cursor, samples, where, longest_s=longest_s, keep=keep)
+    cursor.register("model", read_model_facts(labels.list_models()))
+    since = where["first"] - labels.lookback
+    span = {"cluster": where["cluster"], "since": since, "until": where["last"]}
+    if keep:
+        samples, span = f"FROM {TOUCHED_SAMPLE}", {}
+    with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
+    return roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
 
 
 def roll_samples(

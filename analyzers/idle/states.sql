@@ -11,7 +11,7 @@ WITH gpu AS (
         unnest($devices) AS device
 ),
 
-spoken AS (
+signal_rows AS (
     SELECT
         cluster,
         device,
@@ -27,6 +27,6 @@ SELECT
     epoch_us(r.bucket) AS bucket_us,
     coalesce(r.place <= 2, FALSE) AS low,
     coalesce(r.place = 3, FALSE) AS frozen
-FROM spoken AS r
+FROM signal_rows AS r
 INNER JOIN gpu AS g ON r.cluster = g.cluster AND r.device = g.device
 WHERE coalesce(r.place < 5, r.mixed)

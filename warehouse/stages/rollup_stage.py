@@ -28,9 +28,7 @@ from warehouse.rollup import (
     floor_time,
     list_due,
     read_interval,
-    read_labels,
-    read_model_facts,
-    roll_samples,
+    roll_stretch,
     roll_up,
     select_samples,
 )
@@ -132,12 +130,8 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
         longest_s = read_interval(cursor, part.cluster)
         only = f" WHERE hash(device) % {part.parts:d} = {part.part:d}" if part.parts > 1 else ""
         samples = f"FROM ({select_samples(seen)}){only}"
-        labels = read_labels(cursor, samples, where, longest_s=longest_s)
-        span = {"cluster": part.cluster, "since": part.start - labels.lookback, "until": part.end}
-        with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-        cursor.register("model", read_model_facts(labels.list_models()))
         ledger = warehouse.settings.ledger
-        rolled = roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
+        rolled = roll_stretch(cursor, samples, where, ledger, longest_s=longest_s)
         files = write_sorted(cursor, warehouse.place, "rollup_5m", rolled.rows)
         hours = reduce_hours(rolled.rows, count_threads(cursor))
         files += write_sorted(cursor, warehouse.place, "rollup_1h", hours)

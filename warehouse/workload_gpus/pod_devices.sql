@@ -12,37 +12,23 @@ WITH node_devices AS (
     GROUP BY d.cluster, d.node
 ),
 
--- Two joins by equality: one join with OR compares every pod with every allocation.
-pod_allocations AS (
+-- A source without UIDs hashes the name: an allocation has the pod's UID or this hash.
+pod_uids AS (
     SELECT
-        b.pod_number,
-        a.cluster,
-        a.device,
-        a.rule,
-        a.share,
-        a.start,
-        a."end"
-    FROM workload_pods AS b
-    INNER JOIN allocation AS a ON b.cluster = a.cluster AND b.uid = a.pod_uid
-    UNION ALL
+        pod_number,
+        cluster,
+        uid
+    FROM workload_pods
+    UNION
     SELECT
-        b.pod_number,
-        a.cluster,
-        a.device,
-        a.rule,
-        a.share,
-        a.start,
-        a."end"
-    FROM workload_pods AS b
-    INNER JOIN allocation AS a
-        ON
-            b.cluster = a.cluster AND b.namespace = a.namespace AND b.pod = a.pod
-            AND b.uid <> a.pod_uid
-            AND a.pod_uid = left(sha256(concat_ws('/', a.cluster, a.namespace, a.pod)), 32)
+        pod_number,
+        cluster,
+        left(sha256(concat_ws('/', cluster, namespace, pod)), 32) AS uid
+    FROM workload_pods
 )
 
 SELECT
-    a.pod_number,
+    b.pod_number,
     a.start,
     a."end",
     CASE
@@ -54,7 +40,8 @@ SELECT
     END AS gpus,
     greatest(a.start, d.first_seen) AS seen_from,
     d.last_seen + to_milliseconds((3000 * coalesce(d.interval_s, 60))::BIGINT) AS seen_until
-FROM pod_allocations AS a
+FROM pod_uids AS b
+INNER JOIN allocation AS a ON b.cluster = a.cluster AND b.uid = a.pod_uid
 INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
 LEFT JOIN node_devices AS s ON d.cluster = s.cluster AND d.node = s.node
 LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
