@@ -13,11 +13,10 @@ from warehouse.steps import load_step
 HOUR_US = 3600 * MICRO
 BUCKET_US = 300 * MICRO
 SPAN_PARAMETERS = ("since", "until", "first_device", "last_device")
-OWNER_PARAMETERS = {
-    "clusters": "cluster", "devices": "device", "namespaces": "namespace", "pods": "pod",
-    "shares": "shares", "whole_gpus": "whole_gpu", "design_w": "tdp_w",
-}  # fmt: skip
-"""Lists that `readings.sql` reads, and their columns of `owners.sql`."""
+OWNER_COLUMNS = (
+    "owner", "cluster", "device", "namespace", "pod", "shares", "whole_gpu", "tdp_w",
+)  # fmt: skip
+"""What `readings.sql` reads of the rows of `owners.sql`, and their number."""
 
 
 def read_readings(
@@ -35,8 +34,10 @@ def read_readings(
     owners = pl.DataFrame(views.query(load_step("signals/owners"), {**span, **listed}))
     if owners.is_empty():
         return owners, owners
-    names = {name: owners[column].to_list() for name, column in OWNER_PARAMETERS.items()}
-    rows = pl.DataFrame(views.query(load_step("signals/readings"), {**parameters, **names}))
+    listed_owners = owners.with_row_index("owner").select(OWNER_COLUMNS).write_json()
+    rows = pl.DataFrame(
+        views.query(load_step("signals/readings"), {**parameters, "owners": listed_owners})
+    )
     edges = pl.DataFrame(views.query(load_step("signals/allocation_edges"), span))
     if rows.is_empty():
         return rows, owners

@@ -1,18 +1,32 @@
 -- The rows of `rollup_5m` that the state rules read, in no order (`readings.py` sorts them: nearly
--- sorted rows are sorted faster there). `owner` numbers the rows of `owners.sql`, which come as
--- lists: four texts of each row would take a third of the time.
+-- sorted rows are sorted faster there). `owner` numbers the rows of `owners.sql`, which come as a
+-- JSON list: four texts of each row would take a third of the time, and lists of literals are
+-- planned for longer than the query runs.
 -- `kind`: 0 without an activity; 1 idle, except for too few readings to end a run; 3 active; 4 the
 -- signals contradict each other. `hot_s`: seconds of zeros with power above half the TDP.
 WITH owners AS (
     SELECT
-        unnest($clusters::VARCHAR[]) AS cluster,
-        unnest($devices::VARCHAR[]) AS device,
-        unnest($namespaces::VARCHAR[]) AS namespace,
-        unnest($pods::VARCHAR[]) AS pod,
-        unnest($shares::BOOLEAN[]) AS shares,
-        unnest($whole_gpus::BOOLEAN[]) AS whole_gpu,
-        unnest($design_w::DOUBLE[]) AS tdp_w,
-        unnest(range(len($devices)))::INTEGER AS owner
+        listed.o.owner,
+        listed.o.cluster,
+        listed.o.device,
+        listed.o.namespace,
+        listed.o.pod,
+        listed.o.shares,
+        listed.o.whole_gpu,
+        listed.o.tdp_w
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $owners,
+                    '[{
+                        "owner": "INTEGER", "cluster": "VARCHAR", "device": "VARCHAR",
+                        "namespace": "VARCHAR", "pod": "VARCHAR", "shares": "BOOLEAN",
+                        "whole_gpu": "BOOLEAN", "tdp_w": "DOUBLE"
+                    }]'
+                )
+            ) AS o
+    ) AS listed
 ),
 
 rolled AS (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actions.policy.parser import read_policies
+from fallow.garbage import collect_garbage_rarely
 from fallow.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolate_settings
@@ -58,7 +59,10 @@ def simulate(
 ) -> dict[str, Any]:
     """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
     policies = policies if policies is not None else read_policies([OWN_POLICIES])
-    with _begin_unenforced(options, progress, in_one_process=in_one_process) as lived:
+    with (
+        collect_garbage_rarely(),
+        _begin_unenforced(options, progress, in_one_process=in_one_process) as lived,
+    ):
         return _compare_worlds(options, progress, policies, lived)
 
 
@@ -138,13 +142,14 @@ def show_nothing(_step: str, _part: float) -> None:
 
 def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
     """Run the world without any action in it."""
-    world = World(options.spec, options.seed)
-    tally, observer = Tally(world.devices), Observer(world)
-    while world.now_s < options.end_s:
-        tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
-        observer.see()
-        progress("without enforcement", 0.2 * _compute_part(world, options))
-    return UnenforcedWorld(measure_world(world, tally), observer.idle_times())
+    with collect_garbage_rarely():  # this may be a process of its own
+        world = World(options.spec, options.seed)
+        tally, observer = Tally(world.devices), Observer(world)
+        while world.now_s < options.end_s:
+            tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
+            observer.see()
+            progress("without enforcement", 0.2 * _compute_part(world, options))
+        return UnenforcedWorld(measure_world(world, tally), observer.idle_times())
 
 
 def _compute_part(world: World, options: Options) -> float:
