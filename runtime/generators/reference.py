@@ -45,6 +45,7 @@ Other variables:
 | `NODE_NAME` | the node of the GPUs that NVML reads, unless `nvml.node` names one |
 | `KUBECONFIG` | clusters and contexts; in a pod its own account |
 | `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
+| `RAY_AUTH_TOKEN`, `RAY_USE_TLS` | Ray's own: the token and TLS of its head (extra `ray`) |
 | `OTEL_EXPORTER_OTLP_ENDPOINT` | destination of the service's spans (extra `otel`) |
 | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the same, for spans only |
 """

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -134,6 +135,44 @@ def test_an_address_that_does_not_answer_is_said_and_temporary() -> None:
     assert caught.value.message.startswith(f"Ray at {address} does not answer: ")
     assert "ray status" in str(caught.value.hint)
     assert caught.value.exit_code == 75
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(None, "timed out"), (b"", "it is no Ray head"), (b"HTTP/1.1 400", "is no Ray head")],
+)
+def test_a_port_on_which_no_ray_head_greets_is_said_and_temporary(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, why: str
+) -> None:
+    monkeypatch.setattr(ray_cluster, "CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"ray://127.0.0.1:{server.getsockname()[1]}"
+        with ThreadPoolExecutor(1) as other:
+            if answer is not None:
+                other.submit(answer_once, server, answer)
+            with pytest.raises(TemporaryError, match=why) as caught:
+                ray_cluster._check_address(address)
+    assert caught.value.message.startswith(f"Ray at {address} does not answer: ")
+
+
+def answer_once(server: socket.socket, answer: bytes) -> None:
+    with server.accept()[0] as connection:
+        connection.recv(100)
+        connection.sendall(answer)
+
+
+def test_a_head_that_greets_is_no_stranger() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as other:
+        other.submit(answer_once, server, bytes([0, 0, 24, 4, 0, 0, 0, 0, 0]))
+        ray_cluster._check_address(f"127.0.0.1:{server.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("address", ["head", "ray://head", "http://head", ":6379", "head:x"])
+def test_an_address_without_host_and_port_is_a_setting_to_mend(address: str) -> None:
+    with pytest.raises(SettingsError, match="is no address of a Ray head") as caught:
+        ray_cluster._check_address(address)
+    assert caught.value.exit_code == 2
+    assert "ray://HOST:PORT" in str(caught.value.hint)
 
 
 MINE = {"fallow": "0.1.0", "python": "3.11", "duckdb": "1.5.5", "lacks": "httpfs"}

@@ -5,6 +5,7 @@ Fallow, the same Python and DuckDB, and must reach the catalog and the data file
 """
 
 import importlib
+import os
 import platform
 import socket
 from collections.abc import Callable, Sequence
@@ -22,7 +23,11 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 CONNECT_S = 5
-"""A head that does not accept a connection within this is away; Ray itself waits for a minute."""
+"""A head that does not greet within this is away; Ray itself waits for minutes, or for good."""
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""What a gRPC client sends first (RFC 9113, 3.4): the server answers with its settings."""
+_KIND, _SETTINGS = 3, 4
+"""A frame begins with three bytes of length, then its kind."""
 ANSWER_S = 60
 """A node that does not tell its versions within this cannot run slices."""
 EXTENSIONS = ("ducklake", "postgres_scanner", "sqlite_scanner", "httpfs")
@@ -40,7 +45,7 @@ class RayRunner:
         how many run at the same time, 0 = as Ray's CPUs allow. `cpus`: of a local Ray.
 
         Raises:
-            SettingsError: the extra is not installed.
+            SettingsError: the extra is not installed, or the address is none.
             TemporaryError: the address does not answer.
             WarehouseError: a worker has other versions, or lacks Fallow.
         """
@@ -182,18 +187,45 @@ def _import_ray() -> Any:
 
 
 def _check_address(address: str) -> None:
+    """Refuse an address that is none, and one at which no gRPC server greets.
+
+    Raises:
+        SettingsError: it is no host and port.
+        TemporaryError: nothing answers there, or not a Ray head.
+    """
+    if address in {"", LOCAL}:
+        return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        return
+        raise SettingsError(
+            f"warehouse.ray_address {address!r} is no address of a Ray head",
+            hint="legal: ray://HOST:PORT (port 10001), HOST:PORT (6379) from a machine of the "
+            "cluster, or nothing for the cluster that this machine is in",
+        )
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
-    except OSError as error:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S) as head:
+            if os.environ.get("RAY_USE_TLS", "0") == "0":
+                _refuse_stranger(head)
+    except (OSError, OverflowError) as error:
         raise _explain_absence(address, error) from error
+
+
+def _refuse_stranger(head: socket.socket) -> None:
+    """Raise an OSError where a connection's other end does not greet as gRPC does."""
+    head.sendall(_HTTP2_PREFACE)
+    greeting = b""
+    while len(greeting) <= _KIND:
+        more = head.recv(_KIND + 1 - len(greeting))
+        if not more:
+            raise ConnectionError("it closed the connection; it is no Ray head")
+        greeting += more
+    if greeting[_KIND] != _SETTINGS:
+        raise ConnectionError("what listens there is no Ray head")
 
 
 def _explain_absence(address: str, error: Exception) -> TemporaryError:
     return TemporaryError(
         f"Ray at {address or 'this machine'} does not answer: {error}",
-        hint="check warehouse.ray_address and that the Ray head runs (ray status), "
-        "or set warehouse.workers to local",
+        hint="check warehouse.ray_address, that the Ray head runs (ray status) and that "
+        "RAY_AUTH_TOKEN is the head's; or set warehouse.workers to local",
     )
