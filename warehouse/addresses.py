@@ -6,6 +6,9 @@ import pyarrow.compute as pc
 
 from fallow.addresses import is_ip
 
+_LIKE_ADDRESS = "^[0-9.]+$|:"
+"""What every address matches, and few names of nodes: a fleet has thousands in each scrape."""
+
 
 def resolve_nodes(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
     """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
@@ -15,7 +18,8 @@ def resolve_nodes(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table
     """
     place = rows.schema.get_field_index("node")
     coded = rows.column(place).combine_chunks().dictionary_encode()
-    addresses = [name for name in coded.dictionary.to_pylist() if name and is_ip(name)]
+    alike = coded.dictionary.filter(pc.match_substring_regex(coded.dictionary, _LIKE_ADDRESS))
+    addresses = [name for name in alike.to_pylist() if is_ip(name)]
     if not addresses:
         return rows
     # An address is unique only within its cluster. A batch has the rows of one cluster; otherwise

@@ -24,6 +24,7 @@ from warehouse.addresses import resolve_nodes
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
+from warehouse.latest_times import LatestTimes
 from warehouse.stages.files import NewFiles
 from warehouse.storage import get_storage
 from warehouse.tiers import drop_archived
@@ -108,7 +109,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
-                new = _put_rows(cursor, files, table, rows)
+                new = _put_rows(cursor, files, warehouse.latest, table, rows)
                 cursor.unregister("incoming")
                 if table == "sample" and new:
                     marks = mark_buckets(cursor, rows, marks.stored)
@@ -166,33 +167,38 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
 
 
 def _put_rows(
-    cursor: duckdb.DuckDBPyConnection, files: NewFiles, table: str, rows: pa.Table
+    cursor: duckdb.DuckDBPyConnection,
+    files: NewFiles,
+    latest: LatestTimes,
+    table: str,
+    rows: pa.Table,
 ) -> int:
     if not rows.num_rows:
         return 0
     if get_storage(table).mode == "append":
-        return _append_rows(cursor, files, table, rows)
+        return _append_rows(cursor, files, latest, table, rows)
     return upsert_rows(cursor, table, rows)
 
 
 def _append_rows(
-    cursor: duckdb.DuckDBPyConnection, files: NewFiles, table: str, rows: pa.Table
+    cursor: duckdb.DuckDBPyConnection,
+    files: NewFiles,
+    latest: LatestTimes,
+    table: str,
+    rows: pa.Table,
 ) -> int:
     keys = tables.get_key(table)
     span = _bound_range(table, rows)
     distinct = _is_distinct(rows, keys)
     source = "incoming" if distinct else f"({_select_first(table)})"
-    if span:
-        there = " AND ".join(span)
-        result = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
-        if not _count_changes(result):
-            # No row of that time is stored yet, as for every first delivery: no join is needed.
-            if distinct:
-                return files.store(table, rows, SCRAPE_ROWS)
-            cursor.register("incoming", rows.to_reader())
-            return _count_changes(
-                cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
-            )
+    if span and _is_first_delivery(cursor, latest, table, rows):
+        # No row of that time is stored yet: no join is needed.
+        if distinct:
+            return files.store(table, rows, SCRAPE_ROWS)
+        cursor.register("incoming", rows.to_reader())
+        return _count_changes(
+            cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
+        )
     on = " AND ".join([*span, *(f't."{k}" = b."{k}"' for k in keys)])
     cursor.register("incoming", rows)
     return _count_changes(
@@ -200,6 +206,20 @@ def _append_rows(
             f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME'
         )
     )
+
+
+def _is_first_delivery(
+    cursor: duckdb.DuckDBPyConnection, latest: LatestTimes, table: str, rows: pa.Table
+) -> bool:
+    """Return whether no stored row has a timestamp among those of the rows, which have one each."""
+    time_column = get_storage(table).time_column or ""
+    first, last = pc.min_max(rows.column(time_column)).as_py().values()
+    end = latest.find(cursor, table, time_column)
+    latest.note(table, last)
+    if end is not None and first > end:
+        return True
+    there = " AND ".join(_bound_range(table, rows))
+    return not _count_changes(cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}'))
 
 
 def _bound_range(table: str, rows: pa.Table) -> list[str]:

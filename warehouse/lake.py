@@ -37,6 +37,7 @@ from warehouse.data_objects import open_lake_files
 from warehouse.failures import StoreAwayError, explain_errors
 from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
+from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
 from warehouse.stages.files import NewFiles
@@ -74,6 +75,7 @@ class Warehouse:
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
         self.late = LateDevices()
+        self.latest = LatestTimes(place)
         self._write = write
         self._writing = False
 
@@ -377,6 +379,7 @@ class Warehouse:
         many are written as a file here. Returns how many rows were written.
         """
         named = parameters or {}
+        self.latest.forget(table)
         with (
             self.transaction() as cursor,
             NewFiles(cursor, self.place) as files,
