@@ -43,6 +43,9 @@ SCRAPE_ROWS = 5_000
 comes slice of time after slice of time, so that a query of a stretch reads few of its row groups;
 one of a device reads all of them until the rows are compacted, which sorts them."""
 
+SMALL_ROWS = 100_000
+"""Up to so many rows a call is a small transaction: the scrape of a fleet, not a backfill."""
+
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
 
@@ -92,14 +95,14 @@ was busy can be repeated."""
 
 
 def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
-    added = 0
+    added, count = 0, sum(rows.num_rows for _, rows in work)
     # No day younger than this can be in the cold tier, whatever value raw_days has or had.
     recent = (warehouse.clock() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
     with warehouse.turn:
         marks = SampleMarks(warehouse.dirty)
         with (
             warehouse.late.clear_on_error(),
-            warehouse.transaction() as cursor,
+            warehouse.transaction(is_small=count < SMALL_ROWS) as cursor,
             NewFiles(cursor, warehouse.place) as files,
         ):
             # Read which node an address belongs to before the rows with the address are written.

@@ -40,6 +40,7 @@ from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
+from warehouse.small_engine import SmallEngine
 from warehouse.stages.files import NewFiles
 from warehouse.views import ViewSchemas
 from warehouse.views.tiers import list_marked_days, parse_name
@@ -76,6 +77,7 @@ class Warehouse:
         self.dirty: Marks = frozenset()
         self.late = LateDevices()
         self.latest = LatestTimes(place)
+        self._small = SmallEngine(settings, place)
         self._write = write
         self._writing = False
 
@@ -321,11 +323,12 @@ class Warehouse:
             cursor.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def transaction(self, *, is_small: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a cursor in one write transaction; unqualified names are the lake's tables.
 
         It commits when the block ends, after the new files are safe on disk, and rolls back when
-        the block raises. For this package's own modules.
+        the block raises. `is_small`: it reads and writes few rows (`SmallEngine`). For this
+        package's own modules.
 
         Raises:
             TemporaryError, WarehouseError: as `ingest`.
@@ -342,7 +345,7 @@ class Warehouse:
             self._writing = True
             self.dirty = frozenset()  # the writer may be the rollup, which clears marks
             began = self._files.now()
-            cursor = self._cursor()
+            cursor = (self._small.open_cursor() if is_small else None) or self._cursor()
             try:
                 with turn:
                     cursor.begin()
@@ -430,6 +433,7 @@ class Warehouse:
     def close(self) -> None:
         """Close the files and release the writer's lock."""
         with suppress(duckdb.Error):
+            self._small.close()
             self._connection.close()
         if self._lock is not None:
             self._lock.release()

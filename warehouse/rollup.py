@@ -112,7 +112,8 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
             # Another writer or the part before may have changed the devices.
             stretch = msgspec.structs.replace(stretch, devices=0)  # noqa: PLW2901
         try:
-            with warehouse.transaction() as cursor:
+            is_small = window is None and bool(_list_late(warehouse, stretch))
+            with warehouse.transaction(is_small=is_small) as cursor:
                 _refresh(warehouse, cursor, stretch, whole=window is not None)
         except UnreadableDaysError as error:
             if window is not None:
@@ -324,11 +325,21 @@ def _find_late(
     seen: TierState,
 ) -> list[str] | None:
     """Return the devices to roll up again where few have late samples; None for all devices."""
-    cluster, first, last = stretch.cluster, stretch.start, stretch.end
-    late = warehouse.late.find(cluster, stretch.marks, first, last) if stretch.devices else None
+    late = _list_late(warehouse, stretch)
     if late is None:
-        return _find_touched(cursor, seen, {"cluster": cluster, "first": first, "last": last})
-    return sorted(late) if 0 < len(late) <= FEW_SHARE * stretch.devices else None
+        where = {"cluster": stretch.cluster, "first": stretch.start, "last": stretch.end}
+        return _find_touched(cursor, seen, where)
+    return late or None
+
+
+def _list_late(warehouse: "Warehouse", stretch: BucketRange) -> list[str] | None:
+    """Return the devices with late samples where they are few; none for all, None if unknown."""
+    if not stretch.devices:
+        return None
+    late = warehouse.late.find(stretch.cluster, stretch.marks, stretch.start, stretch.end)
+    if late is None:
+        return None
+    return sorted(late) if len(late) <= FEW_SHARE * stretch.devices else []
 
 
 def _find_touched(
