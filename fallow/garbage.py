@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 50_000
-"""New objects between two collections; Python's default is 700. All objects are searched
-after a hundred times as many: about 1 GB of new ones."""
+"""New objects between two collections; Python's default is 700. All objects are
+searched after a hundred times as many."""
 
 
 @contextmanager

@@ -133,9 +133,13 @@ def _cast(values: object, field: pa.Field, length: int, table: str) -> pa.Array 
     if values is None:
         return pa.nulls(length, field.type)
     try:
-        if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return values.cast(field.type)
-        return pa.array(values, from_pandas=True).cast(field.type)
+        array = (
+            values
+            if isinstance(values, (pa.Array, pa.ChunkedArray))
+            else pa.array(values, from_pandas=True)
+        )
+        # A cast that changes nothing costs a small batch as much as building it.
+        return array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         try:
             return pa.array(values, type=field.type, from_pandas=True)

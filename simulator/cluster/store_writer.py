@@ -153,10 +153,13 @@ def is_merged(patch: Any, current: Any) -> bool:
     if isinstance(patch, dict):
         if not isinstance(current, dict):
             return False
-        return all(
-            current.get(k) is None if v is None else k in current and is_merged(v, current[k])
-            for k, v in patch.items()
-        )
+        for key, value in patch.items():
+            if value is None:
+                if current.get(key) is not None:
+                    return False
+            elif key not in current or not is_merged(value, current[key]):
+                return False
+        return True
     return bool(patch == current)
 
 

@@ -43,8 +43,8 @@ def build_host_spans(
     if not len(timestamps):
         return
     every_s = float(timestamps[1] - timestamps[0]) if len(timestamps) > 1 else 0.0
-    pods: list[dict[str, object]] = []
-    notebooks: list[dict[str, object]] = []
+    pods: list[dict[str, Any]] = []
+    notebooks: list[dict[str, Any]] = []
     levels: list[Batch] = []
     for allocation in allocations:
         now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
@@ -53,12 +53,8 @@ def build_host_spans(
         now = now[mark_running(script, now)]
         if not len(now):
             continue
-        names = {
-            "cluster": _repeat_text(cluster, len(now)),
-            "ts": convert_times(now),
-            "namespace": _repeat_text(allocation.holder.namespace, len(now)),
-            "pod": _repeat_text(allocation.holder.pod, len(now)),
-        }
+        holder = allocation.holder
+        names = {"ts": convert_times(now), "namespace": holder.namespace, "pod": holder.pod}
         pods.append({**names, **_build_pod_columns(script, now, every_s, allocation.start_s)})
         levels += build_steps(allocation, script, now, cluster)
         node = node_of.get(allocation.holder.uid, "")
@@ -67,7 +63,10 @@ def build_host_spans(
             notebooks.append({**names, **notebook_rows})
     for table, parts in (("pod_sample", pods), ("notebook_sample", notebooks)):
         if parts:
-            yield Batch.of(table, {name: _join([p[name] for p in parts]) for name in parts[0]})
+            counts = [len(part["ts"]) for part in parts]
+            columns = {name: _join([p[name] for p in parts], counts) for name in parts[0]}
+            clusters = pa.repeat(pa.scalar(cluster), sum(counts))
+            yield Batch.of(table, {"cluster": clusters, **columns})
     for table in ("latency_sample", "step_sample"):
         level_batches = [batch.rows for batch in levels if batch.table == table]
         if level_batches:
@@ -128,15 +127,16 @@ def mark_running(script: Script, now: Array) -> Marks:
     return works & (now >= script.start_s)
 
 
-def _join(columns: Sequence[Any]) -> object:
-    """Return the values of one column of all pods; casting them once takes a fifth of the time."""
+def _join(columns: Sequence[Any], counts: Sequence[int]) -> object:
+    """Return the values of one column of all pods; casting them once takes a fifth of the time.
+
+    `counts`: each pod's rows; a text is the same in all of them.
+    """
+    if isinstance(columns[0], str):
+        return pa.array(columns).take(pa.array(np.repeat(np.arange(len(columns)), counts)))
     if isinstance(columns[0], np.ndarray):
         return np.concatenate(columns)
     return pa.concat_arrays(columns)
-
-
-def _repeat_text(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text), count)
 
 
 def convert_times(timestamps: Array) -> npt.NDArray[np.datetime64]:

@@ -222,6 +222,9 @@ class _Changes:
 
     def compare(self, old: Any, new: Any, head: Path = ()) -> None:
         """Collect the leaves that differ; None means no value."""
+        if old is None:
+            self._put_all(new, head)
+            return
         if old == new:
             return
         old_parts, new_parts = (
@@ -237,8 +240,23 @@ class _Changes:
             self.lost.append(head)
         for key in {**old_parts, **new_parts}:
             self.compare(old_parts.get(key), new_parts.get(key), (*head, key))
-        if head and head[-1].startswith("k:") and (old is None) != (new is None):
-            (self.put if old is None else self.lost).append((*head, _ITEM))
+        if new is None and head and head[-1].startswith("k:"):
+            self.lost.append((*head, _ITEM))
+
+    def _put_all(self, new: Any, head: Path) -> None:
+        """Collect the leaves of a value that had none before."""
+        if new is None:
+            return
+        parts = _list_parts(new, head, self._custom)
+        if parts is None:
+            self.put.append(head)
+            return
+        if head and isinstance(new, Mapping) and not new:
+            self.put.append(head)
+        for key, value in parts.items():
+            self._put_all(value, (*head, key))
+        if head and head[-1].startswith("k:"):
+            self.put.append((*head, _ITEM))
 
     def _leaf(self, old: Any, new: Any, head: Path, was_leaf: bool, is_leaf: bool) -> None:
         if not was_leaf:
@@ -255,9 +273,9 @@ def _list_parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | Non
     """Return the parts of a value by the keys of sets; None = it is a leaf."""
     if value is None:
         return {}
-    if isinstance(value, str | int | float) or (head and head[-1] in _ATOMIC):
+    if isinstance(value, (str, int, float)) or (head and head[-1] in _ATOMIC):
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # a dict is known faster
         return {f"f:{k}": v for k, v in value.items()}
     keys = find_item_keys(head[-1][2:], value, custom=custom) if head else None
     if keys is None:

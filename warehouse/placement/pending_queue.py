@@ -49,6 +49,8 @@ class _PendingWorkload(msgspec.Struct, frozen=True):
     rest: Mapping[NodeKey, FreeCapacity] = {}
     """The capacity that its other pods leave free."""
     why: str = ""
+    number: int = -1
+    """Equal for equal demands, whose hashes take long."""
 
 
 class PendingWorkloads:
@@ -68,22 +70,35 @@ class PendingWorkloads:
             return None
         clusters = {h.key[0] for h in allocations}
         freed = self._freed(allocations, pods)
-        by_demand: dict[WorkloadDemand, tuple[bool, str]] = {}
+        by_demand: dict[int, tuple[bool, str]] = {}
         waiters = []
-        for pending in self._pending:
+        for pending, waiter in self._waiters:
             if pending.key[0] not in clusters:
                 continue
             if pending.shape is None or not pending.left:
-                admitted, why = (None if pending.shape is None else False), pending.why
-            else:
-                if pending.shape not in by_demand:
-                    by_demand[pending.shape] = self._check_admission(pending, freed)
-                admitted, why = by_demand[pending.shape]
-            _, namespace, kind, workload = pending.key
+                waiters.append(waiter)
+                continue
+            if pending.number not in by_demand:
+                by_demand[pending.number] = self._check_admission(pending, freed)
+            admitted, why = by_demand[pending.number]
+            namespace, kind, workload = waiter.namespace, waiter.workload_kind, waiter.workload
             waiters.append(
                 Waiter(namespace, kind, workload, pending.gpus, pending.since, admitted, why)
             )
         return tuple(waiters)
+
+    @cached_property
+    def _waiters(self) -> list[tuple[_PendingWorkload, Waiter]]:
+        """Return each pending workload, and the waiter that it is without a placement to judge."""
+        waiters = []
+        for pending in self._pending:
+            _, namespace, kind, workload = pending.key
+            admitted = None if pending.shape is None else False
+            waiter = Waiter(
+                namespace, kind, workload, pending.gpus, pending.since, admitted, pending.why
+            )
+            waiters.append((pending, waiter))
+        return waiters
 
     def fits_without(
         self,
@@ -115,7 +130,7 @@ class PendingWorkloads:
         for pod in self._fleet_state.pending_at(self._at):
             by_key.setdefault(get_owner_key(pod), []).append(pod)
         placements: dict[
-            WorkloadDemand, tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]
+            WorkloadDemand, tuple[int, tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]
         ] = {}
         pending_workloads = []
         for key, pods in sorted(by_key.items()):
@@ -129,8 +144,8 @@ class PendingWorkloads:
                 pending_workloads.append(_PendingWorkload(key, gpus, since, None, why=why))
                 continue
             if demand not in placements:
-                placements[demand] = self._place_pods(demand)
-            without_node, remaining = placements[demand]
+                placements[demand] = len(placements), *self._place_pods(demand)
+            number, without_node, remaining = placements[demand]
             pending_workloads.append(
                 _PendingWorkload(
                     key,
@@ -140,6 +155,7 @@ class PendingWorkloads:
                     without_node,
                     remaining,
                     "" if without_node else ENOUGH_IS_FREE,
+                    number,
                 )
             )
         return pending_workloads
