@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import duckdb
 import msgspec
@@ -41,9 +42,12 @@ from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.relocation import connect_moved
 from warehouse.small_engine import SmallEngine
+from warehouse.snapshot_reader import SnapshotReader
 from warehouse.stages.files import NewFiles
 from warehouse.views import ViewSchemas
 from warehouse.views.tiers import list_marked_days, parse_name
+
+Read = TypeVar("Read")
 
 
 def get_utc_now() -> datetime:
@@ -215,10 +219,7 @@ class Warehouse:
                     if prepare:
                         prepare(cursor)
                     try:
-                        if away:
-                            _refuse_unreadable(
-                                away, statements.plan_select(cursor, sql, parameters)
-                            )
+                        _check_plan(cursor, away, sql, parameters)
                     except UnreadableDaysError as error:
                         if on_unreadable is None:
                             raise
@@ -298,6 +299,24 @@ class Warehouse:
             if away:
                 raise UnreadableDaysError((), ", ".join(sorted(away)))
             yield cursor
+
+    def read_at_once(
+        self, read: Callable[[SnapshotReader], Read], table_names: frozenset[str]
+    ) -> Read:
+        """Return what `read` returns; all its queries, of these tables, see one snapshot.
+
+        It may be called again where a store of archived files turns out to be away. For this
+        package's own modules.
+
+        Raises: as `query`.
+        """
+        while True:
+            try:
+                with self._reading(table_names) as (cursor, away):
+                    return read(SnapshotReader(cursor, partial(_check_plan, cursor, away)))
+            except StoreAwayError:
+                if not self._views.report_failure():
+                    raise
 
     @contextmanager
     def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -454,6 +473,16 @@ class Warehouse:
             return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise FallowError(f"the warehouse {self.place.name} is closed") from error
+
+
+def _check_plan(
+    cursor: duckdb.DuckDBPyConnection,
+    away: Collection[str],
+    sql: str,
+    parameters: Mapping[str, Any],
+) -> None:
+    if away:
+        _refuse_unreadable(away, statements.plan_select(cursor, sql, parameters))
 
 
 def _refuse_unreadable(away: Collection[str], plan: str) -> None:

@@ -37,7 +37,7 @@ from warehouse.sample_validity import (
     VALIDITY,
 )
 from warehouse.stages.files import NewFiles, WrittenRows
-from warehouse.statements import read_many_rows, write_literal
+from warehouse.statements import count_threads, read_many_rows, write_literal
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
 
@@ -500,12 +500,6 @@ def describe_devices(cursor: "duckdb.DuckDBPyConnection", sampled: pa.Table) -> 
     rows = cursor.execute(load_step("rollup/device")).to_arrow_table()
     cursor.unregister("sampled_device")
     return rows
-
-
-def count_threads(cursor: "duckdb.DuckDBPyConnection") -> int:
-    """Return how many threads the engine has."""
-    row = cursor.execute("SELECT current_setting('threads')").fetchone()
-    return int(row[0]) if row else 1
 
 
 def _delete_rows(

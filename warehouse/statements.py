@@ -69,6 +69,13 @@ def read_many_rows(
     return rows
 
 
+def read_rows(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
+) -> pa.Table:
+    """Run one of this package's own queries; return its rows. For many rows: `read_many_rows`."""
+    return _execute(cursor, sql, parameters).to_arrow_table()
+
+
 def plan_select(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:
     """Return the engine's plan of one SELECT, as JSON; nothing is read.
 
@@ -99,6 +106,12 @@ def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
     row = _execute(cursor, f"EXPLAIN (FORMAT JSON)\n{sql}", named).fetchone()
     return str(row[1]) if row else ""
+
+
+def count_threads(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Return how many threads the engine has."""
+    row = cursor.execute("SELECT current_setting('threads')").fetchone()
+    return int(row[0]) if row else 1
 
 
 def bind_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:

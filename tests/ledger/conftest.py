@@ -12,6 +12,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests import engine
+from warehouse.snapshot_reader import SnapshotReader
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 Row = dict[str, Any]
@@ -32,6 +33,12 @@ class Tables:
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
+
+    def read_at_once(
+        self, read: Callable[[SnapshotReader], Any], table_names: frozenset[str]
+    ) -> Any:
+        del table_names  # nothing else changes these tables
+        return read(SnapshotReader(self._connection))
 
     def replace(
         self, table: str, rows: pa.Table, where: str, parameters: Row, *, is_sorted: bool = False

@@ -1,6 +1,5 @@
 """The SQL that reads signals: each rule on both sides of its limit, over rows written by hand."""
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from fallow.tables import Batch
 from tests import engine
 from warehouse.signals.readings import read_readings
+from warehouse.snapshot_reader import SnapshotReader
 from warehouse.steps import ACTIVE_SAMPLE, compose_query, load_step
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
@@ -60,17 +60,6 @@ def fill(tables: dict[str, list[dict[str, Any]]]) -> duckdb.DuckDBPyConnection:
     return made
 
 
-class _Rows:
-    """Views of an engine's tables."""
-
-    def __init__(self, made: duckdb.DuckDBPyConnection) -> None:
-        self._made = made
-
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        named = {n: v for n, v in (parameters or {}).items() if f"${n}" in sql}
-        return self._made.execute(sql, named).to_arrow_table()
-
-
 def query(made: Any, sql: str, **parameters: Any) -> list[dict[str, Any]]:
     """Return rows; parameters that the query does not name are left out."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
@@ -94,7 +83,7 @@ def read(
 ) -> list[dict[str, Any]]:
     tables = {"rollup_5m": rows, "device": [of or device()]}
     made = fill({**tables, "allocation": list(allocations)} if allocations else tables)
-    found, _ = read_readings(_Rows(made), {**RULES, **how}, BANDS, {"H100": 700.0})
+    found, _ = read_readings(SnapshotReader(made), {**RULES, **how}, BANDS, {"H100": 700.0})
     return found.to_dicts()
 
 
@@ -275,7 +264,7 @@ def test_owners_are_numbered_by_device_and_name() -> None:
     names = [("d", "b", "a"), ("c", "a", "x"), ("d", "", ""), ("d", "a", "x")]
     rows = [bucket(**ALL, device=d, namespace=n, pod=p) for d, n, p in names]
     made = fill({"rollup_5m": rows, "device": [device()]})
-    found, owners = read_readings(_Rows(made), RULES, BANDS, {"H100": 700.0})
+    found, owners = read_readings(SnapshotReader(made), RULES, BANDS, {"H100": 700.0})
     ordered = [("c", "a", "x"), ("d", "", ""), ("d", "a", "x"), ("d", "b", "a")]
     assert owners.select("device", "namespace", "pod").rows() == ordered
     assert found.select("owner", "stream").rows() == [(0, 1), (1, 2), (2, 2), (3, 2)]

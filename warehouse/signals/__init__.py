@@ -9,6 +9,7 @@ memory traffic, power and energy, never from its host or its owner.
 """
 
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
 from warehouse.signals.power_band import IdleBand
-from warehouse.signals.readings import read_readings
+from warehouse.signals.readings import READ_TABLES, read_readings
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ def derive_signals(
         "exit_samples": settings.idle.exit_samples,
     }
     tdps_w = {model.gpu_model: model.tdp_w for model in read_gpu_models()}
-    rows, owners = read_readings(wh, parameters, bands, tdps_w)
+    read = partial(read_readings, parameters=parameters, bands=bands, tdps_w=tdps_w)
+    rows, owners = wh.read_at_once(read, READ_TABLES)
     if rows.is_empty():
         return get_schema("signal").empty_table()
     named = states.name_states(rows, settings)

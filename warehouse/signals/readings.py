@@ -6,39 +6,43 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fallow.protocols import Views
 from warehouse.signals.runs import MICRO, Ints
+from warehouse.snapshot_reader import SnapshotReader
 from warehouse.steps import load_step
 
 HOUR_US = 3600 * MICRO
 BUCKET_US = 300 * MICRO
 SPAN_PARAMETERS = ("since", "until", "first_device", "last_device")
-OWNER_COLUMNS = (
-    "owner", "cluster", "device", "namespace", "pod", "shares", "whole_gpu", "tdp_w",
-)  # fmt: skip
-"""What `readings.sql` reads of the rows of `owners.sql`, and their number."""
+READ_TABLES = frozenset({"rollup_5m", "device", "allocation"})
+"""The tables that `read_readings` reads."""
 
 
 def read_readings(
-    views: Views, parameters: Mapping[str, Any], bands: pl.DataFrame, tdps_w: Mapping[str, float]
+    reader: SnapshotReader,
+    parameters: Mapping[str, Any],
+    bands: pl.DataFrame,
+    tdps_w: Mapping[str, float],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of `readings.sql` by stream, time and owner, and the rows of `owners.sql`.
 
     Added: `stream` and `model` of the owner; `allocated`; `hold`, which changes when another pod
     holds the device (odd: it changes within these five minutes); `band_w` and `band` of the
-    device's model in that hour.
+    device's model in that hour. All are of the reader's snapshot: a roll up that another process
+    commits meanwhile may name other owners.
     """
     models = bands["gpu_model"].unique(maintain_order=True).to_list()
     span = {name: parameters[name] for name in SPAN_PARAMETERS}
     listed = {"models": models, "tdps_w": [tdps_w[model] for model in models]}
-    owners = pl.DataFrame(views.query(load_step("signals/owners"), {**span, **listed}))
+    owners = pl.DataFrame(reader.query(load_step("signals/owners"), {**span, **listed}))
     if owners.is_empty():
         return owners, owners
-    listed_owners = owners.with_row_index("owner").select(OWNER_COLUMNS).write_json()
+    numbered = owners.with_row_index("owner").with_columns(pl.col("owner").cast(pl.Int32))
     rows = pl.DataFrame(
-        views.query(load_step("signals/readings"), {**parameters, "owners": listed_owners})
+        reader.query_many_rows(
+            load_step("signals/readings"), parameters, {"owner_row": numbered.to_arrow()}
+        )
     )
-    edges = pl.DataFrame(views.query(load_step("signals/allocation_edges"), span))
+    edges = pl.DataFrame(reader.query(load_step("signals/allocation_edges"), span))
     if rows.is_empty():
         return rows, owners
     rows = rows.with_columns(owners[name].gather(rows["owner"]) for name in ("stream", "model"))

@@ -1,35 +1,9 @@
 -- The rows of `rollup_5m` that the state rules read, in no order (`readings.py` sorts them: nearly
--- sorted rows are sorted faster there). `owner` numbers the rows of `owners.sql`, which come as a
--- JSON list: four texts of each row would take a third of the time, and lists of literals are
--- planned for longer than the query runs.
+-- sorted rows are sorted faster there). `owner` numbers the rows of `owners.sql`, which are
+-- `owner_row`: four texts of each row would take a third of the time.
 -- `kind`: 0 without an activity; 1 idle, except for too few readings to end a run; 3 active; 4 the
 -- signals contradict each other. `hot_s`: seconds of zeros with power above half the TDP.
-WITH owners AS (
-    SELECT
-        listed.o.owner,
-        listed.o.cluster,
-        listed.o.device,
-        listed.o.namespace,
-        listed.o.pod,
-        listed.o.shares,
-        listed.o.whole_gpu,
-        listed.o.tdp_w
-    FROM (
-        SELECT
-            unnest(
-                from_json(
-                    $owners,
-                    '[{
-                        "owner": "INTEGER", "cluster": "VARCHAR", "device": "VARCHAR",
-                        "namespace": "VARCHAR", "pod": "VARCHAR", "shares": "BOOLEAN",
-                        "whole_gpu": "BOOLEAN", "tdp_w": "DOUBLE"
-                    }]'
-                )
-            ) AS o
-    ) AS listed
-),
-
-rolled AS (
+WITH rolled AS (
     SELECT
         r.*,
         o.owner,
@@ -45,7 +19,7 @@ rolled AS (
             ELSE 0
         END AS hot_s
     FROM rollup_5m AS r
-    INNER JOIN owners AS o
+    INNER JOIN owner_row AS o
         ON
             r.cluster = o.cluster AND r.device = o.device
             AND r.namespace = o.namespace AND r.pod = o.pod

@@ -8,6 +8,7 @@ no information: unknown.
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -56,6 +57,8 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """
     if rows.is_empty():
         return rows.with_columns(rule=pl.lit(None, dtype=pl.String))
+    # Once: each step below reads them without a copy.
+    named, rows = rows, rows.with_columns(_fill_measures())
     stream, at = rows["stream"].to_numpy().astype(np.int64), rows["at_us"].to_numpy()
     kind = rows["kind"].to_numpy().copy()
     allocated, active = rows["allocated"].to_numpy(), rows["active"].to_numpy()
@@ -66,10 +69,9 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     usable = allocated & ~stale & ~steady & (kind != BLIND)
     # A row without an activity is ignored. Any other row that cannot be used ends a stretch.
     usable_kind = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
-    stretch = _flag_stretches(rows, line, usable_kind, settings)
-    above = (
-        _read_floats(rows, "power_w") > _read_floats(rows, "band_w") + settings.idle.power_margin_w
-    )
+    of_lines = msgspec.structs.replace(samples, device=line, kind=usable_kind)
+    stretch = _flag_stretches(rows, of_lines, settings)
+    above = rows["power_w"].to_numpy() > rows["band_w"].to_numpy() + settings.idle.power_margin_w
     among = (
         usable
         & ~stretch
@@ -84,7 +86,7 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         )
     )
     joined = _flag_joined(line, at, samples.gap)
-    return _move_seconds(rows, joined, stretch=stretch, among=among, steady=steady, stale=stale)
+    return _move_seconds(named, joined, stretch=stretch, among=among, steady=steady, stale=stale)
 
 
 def _move_seconds(
@@ -142,22 +144,20 @@ def _build_samples(
         sample_count=rows["sample_count"].to_numpy().astype(np.int64),
         interval_s=interval,
         measures={
-            "power_w": _read_floats(rows, "power_w"),
-            "energy_mj": _read_floats(rows, "energy_mj"),
+            "power_w": rows["power_w"].to_numpy(),
+            "energy_mj": rows["energy_mj"].to_numpy(),
         },
         bucketed=True,
     )
 
 
-def _flag_stretches(
-    rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8], settings: Settings
-) -> Flags:
-    """Return which rows are in an idle stretch.
+def _flag_stretches(rows: pl.DataFrame, samples: DeviceSamples, settings: Settings) -> Flags:
+    """Return which rows are in an idle stretch; `samples` are by line.
 
     Without an active reading a stretch lasts `ledger.idle_stretch`. With a few active readings it
     lasts `idle.min_duration`, and the device is idle around each of its rows (`_keep_idle_parts`).
     """
-    samples = _build_samples(rows, line, rows["at_us"].to_numpy(), kind)
+    line, kind = samples.device, samples.kind
     quiet = (kind == IDLE) & ~rows["active"].to_numpy()
     strict = np.where(quiet | (kind == BETWEEN), kind, CONFLICT).astype(np.int8)
     edges = np.zeros(len(line) + 1, dtype=np.int64)
@@ -165,7 +165,7 @@ def _flag_stretches(
         (strict, settings.ledger.idle_stretch),
         (kind, settings.idle.min_duration),
     ):
-        read = _set_kind(samples, kinds)
+        read = msgspec.structs.replace(samples, kind=kinds)
         # A stretch begins and ends within a row: the number of whole rows is up to two less.
         shortest_s = length.total_seconds()
         runs = find_idle_runs(
@@ -197,13 +197,6 @@ def _measure_runs(rows: pl.DataFrame, line: Ints, runs: IdleRuns) -> Floats:
     return seconds + ends
 
 
-def _set_kind(samples: DeviceSamples, kind: npt.NDArray[np.int8]) -> DeviceSamples:
-    return DeviceSamples(
-        samples.device, samples.at, samples.validity, samples.gap, kind, samples.sample_count,
-        samples.interval_s, samples.measures, samples.still, samples.bucketed,
-    )  # fmt: skip
-
-
 def _keep_idle_parts(
     rows: pl.DataFrame,
     line: Ints,
@@ -223,11 +216,10 @@ def _keep_idle_parts(
     edges = np.zeros(count + 1, dtype=np.int64)
     edges[runs.first] += 1
     edges[runs.last + 1] -= 1
-    covered = np.cumsum(edges[:-1]) > 0
-    index = np.arange(count)
-    place = np.maximum(np.searchsorted(runs.first, index, side="right") - 1, 0)
+    index = np.flatnonzero(np.cumsum(edges[:-1]) > 0)  # the rows in runs, whose number is `place`
+    place = np.repeat(np.arange(len(runs)), runs.last - runs.first + 1)
     low = np.maximum(index - LOOKAROUND, runs.first[place])
-    high = np.maximum(np.minimum(index + LOOKAROUND + 1, runs.last[place] + 1), low)
+    high = np.minimum(index + LOOKAROUND + 1, runs.last[place] + 1)
 
     def over(values: Floats) -> Floats:
         # Whole numbers: sums of floats would depend on rows far before.
@@ -235,22 +227,23 @@ def _keep_idle_parts(
         summed: Floats = (total[high] - total[low]) / 1000
         return summed
 
-    idle, power = rows["idle_s"].to_numpy(), _read_floats(rows, "power_w")
+    idle, power = rows["idle_s"].to_numpy(), rows["power_w"].to_numpy()
     seconds = over(idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy())
     share = over(idle) / np.maximum(seconds, 1e-9)
-    band = _read_floats(rows, "band_w")
+    band = rows["band_w"].to_numpy()
     has_power = ~np.isnan(power) & ~np.isnan(band)
     above = over(np.where(has_power, power - band, 0.0)) / np.maximum(
         over(has_power.astype(float)), 1
     )
-    is_idle = covered & (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
+    is_idle = (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
     # A part begins and ends with an idle row.
-    quiet = np.flatnonzero(is_idle & (kind == IDLE))
-    if not len(quiet):
+    here = np.flatnonzero(is_idle & (kind[index] == IDLE))
+    if not len(here):
         none = np.empty(0, dtype=np.int64)
         return IdleRuns(none, none, none, none, none)
-    cuts_before = np.cumsum(~is_idle)[quiet]
-    broken = (cuts_before[1:] != cuts_before[:-1]) | (place[quiet][1:] != place[quiet][:-1])
+    cuts_before = np.cumsum(~is_idle)[here]
+    quiet, place = index[here], place[here]
+    broken = (cuts_before[1:] != cuts_before[:-1]) | (place[1:] != place[:-1])
     begins = np.concatenate([[0], np.flatnonzero(broken) + 1])
     ends = np.concatenate([begins[1:] - 1, [len(quiet) - 1]])
     first, last = quiet[begins], quiet[ends]
@@ -260,8 +253,8 @@ def _keep_idle_parts(
 
 def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
     """Return which idle rows are in an hour of steady light work with power above the band."""
-    activity, power = _read_floats(rows, "activity"), _read_floats(rows, "power_w")
-    band = _read_floats(rows, "band_w")
+    activity, power = rows["activity"].to_numpy(), rows["power_w"].to_numpy()
+    band = rows["band_w"].to_numpy()
     idle = kind == IDLE
     above = ~(power <= band + BAND_STEP_W)
     works = idle & (activity >= LOW_ACTIVITY) & above
@@ -338,6 +331,6 @@ def _find_changes(*columns: npt.NDArray[Any]) -> Flags:
     return changed
 
 
-def _read_floats(rows: pl.DataFrame, name: str) -> Floats:
-    values: Floats = rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return values
+def _fill_measures() -> pl.Expr:
+    """Return what the rules measure as numbers, NaN = missing."""
+    return pl.col("power_w", "energy_mj", "activity", "band_w").cast(pl.Float64).fill_null(np.nan)

@@ -23,7 +23,6 @@ from warehouse.rollup import (
     LONGEST_REACH,
     BucketRange,
     ceil_time,
-    count_threads,
     describe_devices,
     floor_time,
     list_due,
@@ -45,6 +44,7 @@ from warehouse.stages.files import (
 )
 from warehouse.stages.lease import StageLease, hold_stage
 from warehouse.stages.pinned import open_snapshot, read_snapshot
+from warehouse.statements import count_threads
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
 
