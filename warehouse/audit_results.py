@@ -25,6 +25,7 @@ from fallow.gpu_models import read_gpu_models
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import audits
+from warehouse.dirty import MARKED_HOURS
 from warehouse.pricing import PRICES
 from warehouse.steps import load_step
 
@@ -124,7 +125,7 @@ def store_results(
     cursor.execute(
         "DELETE FROM audit WHERE (period, bucket) IN (SELECT period, bucket FROM incoming)"
     )
-    waits = "period = '1h' AND bucket IN (SELECT bucket FROM unposted) AND NOT $marked"
+    waits = f"period = '1h' AND bucket IN ({MARKED_HOURS}) AND NOT $marked"
     cursor.execute(
         f"INSERT INTO audit BY NAME SELECT DISTINCT * FROM incoming WHERE NOT ({waits})",
         {"marked": marked},

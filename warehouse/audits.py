@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from fallow.gpu_models import read_gpu_models
 from fallow.window import Window
-from warehouse.dirty import find_hours_end
+from warehouse.dirty import MARKED_HOURS, find_hours_end
 from warehouse.pricing import PRICES
 from warehouse.steps import load_step
 
@@ -106,15 +106,15 @@ def run_audits(
 def list_unaccounted_hours(warehouse: "Warehouse") -> list[datetime]:
     """Return the hours, naive UTC, that the audits `AGAINST_LEDGER` leave out at present."""
     since, until = find_hours(warehouse, None)
-    sql = "SELECT DISTINCT bucket FROM unposted WHERE bucket >= $since AND bucket < $until"
-    rows = warehouse.query(f"{sql} ORDER BY ALL", {"since": since, "until": until})
+    sql = f"FROM ({MARKED_HOURS}) WHERE bucket >= $since AND bucket < $until ORDER BY ALL"
+    rows = warehouse.query(sql, {"since": since, "until": until})
     hours: list[datetime] = rows["bucket"].to_pylist()
     return hours
 
 
 def has_accounted_hours(warehouse: "Warehouse") -> bool:
     """Return whether the ledger has an hour that does not wait to be written again."""
-    sql = "SELECT bucket FROM ledger_1h ANTI JOIN unposted USING (bucket) LIMIT 1"
+    sql = f"SELECT bucket FROM ledger_1h ANTI JOIN ({MARKED_HOURS}) USING (bucket) LIMIT 1"
     return bool(warehouse.query(sql).num_rows)
 
 

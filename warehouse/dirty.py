@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
+MARK_OFFSET = timedelta(microseconds=1)
+"""How much later than its hour a mark is after an accounting has taken it. What changes the hour
+while it is written sets a mark of its own, which the accounting does not clear."""
+MARKED_HOURS = "SELECT DISTINCT date_trunc('hour', bucket) AS bucket FROM unposted"
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
+_IS_TAKEN = "bucket > date_trunc('hour', bucket)"
 
 
 def mark_buckets(
@@ -79,12 +84,18 @@ def clear_buckets(
     )
 
 
-def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
-    """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again."""
+def mark_hours(
+    cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime, *, is_taken: bool = False
+) -> None:
+    """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again.
+
+    `is_taken`: the accounting that runs does so.
+    """
+    delay = MARK_OFFSET if is_taken else timedelta(0)
     unmarked = cursor.execute(
         "SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
         " EXCEPT SELECT bucket FROM unposted",
-        {"start": start, "end": end},
+        {"start": start + delay, "end": end},
     ).to_arrow_table()
     # Most hours are marked already, and a statement that inserts nothing costs the lake as much.
     if unmarked.num_rows:
@@ -130,14 +141,34 @@ def delete_audits(cursor: duckdb.DuckDBPyConnection, since: datetime, until: dat
     )
 
 
-def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
-    """Return the window and all marked hours as windows, close ones joined, oldest first.
+def take_marks(warehouse: "Warehouse") -> None:
+    """Take the marks of all hours that have begun: `clear_marks` clears these and no later ones.
 
-    Hours that have not begun are left out and stay marked: rows of a clock that was ahead are in
-    them, and they are accounted when the time has come.
+    Call it before anything is read that the ledger follows from. A mark that was taken by a process
+    that died is still a mark.
     """
-    marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
-    hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
+    parameters = {"end": find_hours_end(warehouse).replace(tzinfo=None), "taken": MARK_OFFSET}
+    waiting = "bucket < $end AND bucket = date_trunc('hour', bucket)"
+    count = f"SELECT bucket FROM unposted WHERE {waiting} LIMIT 1"
+    if not warehouse.query(count, {"end": parameters["end"]}).num_rows:
+        return
+    with warehouse.transaction() as cursor:
+        cursor.execute(
+            f"INSERT INTO unposted BY NAME SELECT bucket + $taken AS bucket FROM unposted"
+            f" WHERE {waiting} EXCEPT SELECT bucket FROM unposted",
+            parameters,
+        )
+        cursor.execute(f"DELETE FROM unposted WHERE {waiting}", {"end": parameters["end"]})
+
+
+def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
+    """Return the window and all hours whose marks are taken as windows, close ones joined.
+
+    The oldest comes first. Hours that have not begun are left out and stay marked: rows of a clock
+    that was ahead are in them, and they are accounted when the time has come.
+    """
+    marks = warehouse.query(f"SELECT DISTINCT bucket FROM unposted WHERE {_IS_TAKEN} ORDER BY ALL")
+    hours = [(m - MARK_OFFSET).replace(tzinfo=UTC) for m in marks["bucket"].to_pylist()]
     end_of_hours = find_hours_end(warehouse)
     parts = sorted(
         (start, min(end, end_of_hours))
@@ -154,10 +185,11 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
 
 
 def clear_marks(warehouse: "Warehouse", window: Window) -> None:
-    """Clear the marks of the hours that a written window touches."""
+    """Clear the taken marks of the hours that a written window touches."""
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
     with warehouse.transaction() as cursor:
         cursor.execute(
-            "DELETE FROM unposted WHERE bucket > $start - INTERVAL 1 HOUR AND bucket < $end",
+            "DELETE FROM unposted WHERE bucket > $start - INTERVAL 1 HOUR AND bucket < $end"
+            f" AND {_IS_TAKEN}",
             {"start": start, "end": end},
         )

@@ -313,7 +313,7 @@ class Warehouse:
         while True:
             try:
                 with self._reading(table_names) as (cursor, away):
-                    return read(SnapshotReader(cursor, partial(_check_plan, cursor, away)))
+                    return read(SnapshotReader(cursor, partial(_check_own_plan, cursor, away)))
             except StoreAwayError:
                 if not self._views.report_failure():
                     raise
@@ -435,10 +435,7 @@ class Warehouse:
                 with self.transaction() as cursor:
                     away = self._views.use(cursor)
                     if away is not None:
-                        if away:
-                            _refuse_unreadable(
-                                away, statements.plan_change(cursor, sql, parameters)
-                            )
+                        _check_own_plan(cursor, away, sql, parameters)
                         delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
                         put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
                         with totals.follow_changes(cursor, table, where_sql, parameters):
@@ -483,6 +480,16 @@ def _check_plan(
 ) -> None:
     if away:
         _refuse_unreadable(away, statements.plan_select(cursor, sql, parameters))
+
+
+def _check_own_plan(
+    cursor: duckdb.DuckDBPyConnection,
+    away: Collection[str],
+    sql: str,
+    parameters: Mapping[str, Any],
+) -> None:
+    if away:
+        _refuse_unreadable(away, statements.plan_change(cursor, sql, parameters))
 
 
 def _refuse_unreadable(away: Collection[str], plan: str) -> None:

@@ -102,7 +102,7 @@ def fetch_row(
 
 
 def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:
-    """Return the plan, as JSON, of a query that one of this package's own statements inserts."""
+    """Return the plan, as JSON, of one of this package's own queries, also of one to insert."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
     row = _execute(cursor, f"EXPLAIN (FORMAT JSON)\n{sql}", named).fetchone()
     return str(row[1]) if row else ""

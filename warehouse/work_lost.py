@@ -20,8 +20,9 @@ KEPT_COLUMNS = '"end" >= $since AND "end" < $until'
 def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     """Replace the `work_lost` rows whose failure is in a window; return how many were written.
 
-    The hours of each new, removed or changed row are marked, so that the ledger writes them again:
-    work that it has as productive may turn out to be lost. Equal rows mark nothing.
+    The hours of each new, removed or changed row are marked, so that the accounting that calls this
+    writes them again: work that the ledger has as productive may turn out to be lost. Equal rows
+    mark nothing.
     """
     bounds = window.bounds()
     names = ", ".join(f'"{name}"' for name in get_schema("work_lost").names)
@@ -36,7 +37,7 @@ def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     )
     with wh.transaction() as cursor:
         for start, end in {(_floor_hour(row["start"]), _floor_hour(row["end"])) for row in changed}:
-            dirty.mark_hours(cursor, start, end + timedelta(hours=1))
+            dirty.mark_hours(cursor, start, end + timedelta(hours=1), is_taken=True)
     return len(new)
 
 

@@ -107,6 +107,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     """
     buckets = roll_up_stage(warehouse)
     withdraw_future_hours(warehouse)
+    dirty.take_marks(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps
     for part in dirty.list_marked_windows(warehouse, window):

@@ -131,7 +131,7 @@ def test_collecting_and_accounting_go_on(world: World) -> None:
         with wh.transaction() as cursor:
             dirty.mark_hours(cursor, START + timedelta(hours=5), START + timedelta(hours=6))
         pipeline.account(wh, Window(NOW - timedelta(hours=3), NOW))
-        marks = wh.query("SELECT bucket FROM unposted")["bucket"].to_pylist()
+        marks = wh.query(dirty.MARKED_HOURS)["bucket"].to_pylist()
         assert marks == [START + timedelta(hours=5)]
         late = samples(START, 1, "GPU-2")
         with pytest.raises(UnreadableDaysError, match="2026-11-05"):

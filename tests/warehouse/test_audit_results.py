@@ -103,6 +103,7 @@ def test_readers_show_what_the_audits_of_the_window_find(
             with warehouse.transaction() as cursor:
                 dirty.mark_hours(cursor, *window.bounds().values())
         else:
+            dirty.take_marks(warehouse)
             dirty.clear_marks(warehouse, window)
     for window in (build_window(*shown), build_window(0, HOURS)):
         expected = audits.run_audits(warehouse, window)
@@ -114,6 +115,7 @@ def test_hours_that_passed_are_not_read_again_until_they_are_rewritten_or_marked
 ) -> None:
     write_sound_hours(warehouse)
     whole = build_window(0, HOURS)
+    dirty.take_marks(warehouse)
     dirty.clear_marks(warehouse, whole)
     audit_results.audit_hours(warehouse, whole)
     ranges: list[tuple[str, datetime, datetime]] = []
@@ -137,6 +139,7 @@ def test_hours_that_passed_are_not_read_again_until_they_are_rewritten_or_marked
     with warehouse.transaction() as cursor:
         dirty.mark_hours(cursor, START + HOUR, START + 2 * HOUR)
     assert list_audited() == live | dict.fromkeys(audit_results.HOURLY, (1, 2))
+    dirty.take_marks(warehouse)
     dirty.clear_marks(warehouse, whole)
     row: dict[str, Any] = {
         "hour": 3,
@@ -157,6 +160,7 @@ def test_an_hour_that_is_corrupted_after_its_audit_is_found_by_the_next_one_that
 ) -> None:
     write_sound_hours(warehouse)
     whole = build_window(0, HOURS)
+    dirty.take_marks(warehouse)
     dirty.clear_marks(warehouse, whole)
     assert audit_results.audit_hours(warehouse, whole) == []
     corrupt_hour(warehouse, 2)
@@ -179,6 +183,7 @@ def test_hours_from_before_the_upgrade_are_audited_a_slice_at_a_time(
 ) -> None:
     monkeypatch.setattr(audit_results, "MOST_DUE_HOURS", 4)
     write_sound_hours(warehouse)  # deletes every result
+    dirty.take_marks(warehouse)
     dirty.clear_marks(warehouse, build_window(0, HOURS))
     count = "SELECT count(*) AS n FROM audit SEMI JOIN ledger USING (bucket) WHERE period = '1h'"
     counts = []

@@ -11,7 +11,7 @@ from fallow.window import Window
 from tests.rates import every_gpu
 from warehouse import audits
 from warehouse.allocation import write_allocations
-from warehouse.dirty import clear_marks
+from warehouse.dirty import clear_marks, take_marks
 from warehouse.lake import Warehouse
 from warehouse.ledger import write_ledger
 from warehouse.rollup import roll_up
@@ -40,6 +40,7 @@ SAVED = """
 @pytest.fixture
 def sound(accounted: Warehouse) -> Warehouse:
     """Return the warehouse with every hour accounted: a test may have stored prices again."""
+    take_marks(accounted)
     clear_marks(accounted, Window(NOW - timedelta(hours=HOURS), NOW))
     return accounted
 
@@ -78,6 +79,7 @@ def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         window = Window(now - timedelta(hours=HOURS), now)
         write_allocations(warehouse, window)
         write_ledger(warehouse, window)
+        take_marks(warehouse)
         clear_marks(warehouse, window)
         with warehouse.transaction() as cursor:
             cursor.execute(SAVED)

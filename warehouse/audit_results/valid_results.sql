@@ -4,7 +4,7 @@ SELECT
     a.bucket,
     a.bill_difference_usd
 FROM audit AS a
-ANTI JOIN unposted AS u ON a.period = '1h' AND a.bucket = u.bucket
+ANTI JOIN unposted AS u ON a.period = '1h' AND a.bucket = date_trunc('hour', u.bucket)
 WHERE
     a.digest = $digest
     AND a.failed = ''
