@@ -81,8 +81,8 @@ class Told:
 
     def _writing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def transaction(warehouse: Warehouse) -> Iterator[Any]:
-            with real(warehouse) as cursor:
+        def transaction(warehouse: Warehouse, **named: Any) -> Iterator[Any]:
+            with real(warehouse, **named) as cursor:
                 if self.running == self.victim:
                     self.send()  # the write is begun, and nothing of it is there yet
                 yield cursor
