@@ -60,6 +60,12 @@ def find_hint(text: str) -> str | None:
     return next((hint for pattern, *_, hint in _read_failures() if re.search(pattern, text)), None)
 
 
+def is_temporary(text: str) -> bool:
+    """Whether the table knows an error with this text as one after which a retry may succeed."""
+    kinds = (kind for pattern, kind, *_ in _read_failures() if re.search(pattern, text))
+    return issubclass(_KINDS[next(kinds, "broken")], TemporaryError)
+
+
 @cache
 def _read_failures() -> tuple[tuple[str, str, str, str], ...]:
     return tuple(

@@ -80,10 +80,13 @@ def test_a_slice_that_fails_three_times_fails_the_stage_and_is_named(runner: Run
         (ValueError("odd"), "fallow doctor"),
     ],
 )
-def test_the_hint_of_a_failed_stage_is_that_of_its_cause(
+def test_the_hint_and_the_exit_code_of_a_failed_stage_are_those_of_its_cause(
     error: Exception, help_wanted: str
 ) -> None:
-    hint = str(fail_stage("slice 1", error).hint)
+    failed = fail_stage("slice 1", error)
+    hint = str(failed.hint)
+    assert isinstance(failed, StageError)
+    assert failed.exit_code == (75 if help_wanted in {"free some space", "start it"} else 1)
     assert help_wanted in hint
     assert "the next turn" in hint
     assert ("memory" in hint) == (help_wanted in {"memory", "processes"})

@@ -77,6 +77,19 @@ def test_a_killed_driver_of_a_roll_up_leaves_nothing_and_the_next_run_is_whole(
         assert_equal(whole[0], read_rolled(wh))
 
 
+def test_the_slices_of_a_killed_worker_of_a_roll_up_are_stored_once(
+    sampled: Path, tmp_path: Path, whole: tuple[Rows, object]
+) -> None:
+    killed = KillsFirst(tmp_path / "killed")
+    settings = open_settings(copied(sampled, tmp_path / "home"))
+    with Warehouse.open(settings, write=True, clock=get_now) as wh:
+        assert roll_up_stage(wh, killed) > 0
+        assert killed.marker.exists()
+        assert_equal(whole[0], read_rolled(wh))
+        assert roll_up_stage(wh, InProcess()) == 0
+        assert_equal(whole[0], read_rolled(wh))
+
+
 def write_whole(wh: Warehouse) -> object:
     return write_ledger(wh, find_window(wh))
 

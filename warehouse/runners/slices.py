@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from fallow.errors import FallowError, UnreadableDaysError, UsageError
-from warehouse.failures import find_hint
+from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
+from warehouse.failures import find_hint, is_temporary
 
 ATTEMPTS = 3
 """How often a slice is tried before its stage fails."""
@@ -37,6 +37,10 @@ class StageSlice(msgspec.Struct, frozen=True):
 
 class StageError(FallowError):
     """Report a stage of which nothing was stored, because one of its slices failed."""
+
+
+class TemporaryStageError(StageError, TemporaryError):
+    """Report the same where a later attempt may succeed: disk full, catalog or store away."""
 
 
 class Runner(Protocol):
@@ -77,7 +81,9 @@ def fail_stage(failed: object, error: BaseException) -> FallowError:
     else:
         text = f"{type(error).__name__}: {error}"
     hint = hint or find_hint(text) or "`fallow doctor` reads what can be wrong"
-    return StageError(
+    passes = isinstance(error, TemporaryError) or is_temporary(text)
+    kind = TemporaryStageError if passes else StageError
+    return kind(
         f"a slice failed {ATTEMPTS} times, nothing of its stage is stored ({failed}): {text}",
         hint=f"{hint}; the next turn tries the whole stage again",
     )
