@@ -219,7 +219,7 @@ class Warehouse:
                     if prepare:
                         prepare(cursor)
                     try:
-                        _check_plan(cursor, away, sql, parameters)
+                        _check_plan(statements.plan_select, cursor, away, sql, parameters)
                     except UnreadableDaysError as error:
                         if on_unreadable is None:
                             raise
@@ -313,7 +313,8 @@ class Warehouse:
         while True:
             try:
                 with self._reading(table_names) as (cursor, away):
-                    return read(SnapshotReader(cursor, partial(_check_own_plan, cursor, away)))
+                    check = partial(_check_plan, statements.plan_change, cursor, away)
+                    return read(SnapshotReader(cursor, check))
             except StoreAwayError:
                 if not self._views.report_failure():
                     raise
@@ -435,7 +436,7 @@ class Warehouse:
                 with self.transaction() as cursor:
                     away = self._views.use(cursor)
                     if away is not None:
-                        _check_own_plan(cursor, away, sql, parameters)
+                        _check_plan(statements.plan_change, cursor, away, sql, parameters)
                         delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
                         put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
                         with totals.follow_changes(cursor, table, where_sql, parameters):
@@ -473,23 +474,15 @@ class Warehouse:
 
 
 def _check_plan(
+    plan: Callable[[duckdb.DuckDBPyConnection, str, Mapping[str, Any]], str],
     cursor: duckdb.DuckDBPyConnection,
     away: Collection[str],
     sql: str,
     parameters: Mapping[str, Any],
 ) -> None:
+    """Refuse a query whose plan needs days of places that are away."""
     if away:
-        _refuse_unreadable(away, statements.plan_select(cursor, sql, parameters))
-
-
-def _check_own_plan(
-    cursor: duckdb.DuckDBPyConnection,
-    away: Collection[str],
-    sql: str,
-    parameters: Mapping[str, Any],
-) -> None:
-    if away:
-        _refuse_unreadable(away, statements.plan_change(cursor, sql, parameters))
+        _refuse_unreadable(away, plan(cursor, sql, parameters))
 
 
 def _refuse_unreadable(away: Collection[str], plan: str) -> None:

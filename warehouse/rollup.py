@@ -61,9 +61,6 @@ MOST_ROWS = 240_000
 MOST_CHUNKS = 360
 """The longest part, as a multiple of the shortest: 30 days."""
 
-BATCH_ROWS = 262_144
-"""Samples that the engine writes as one batch of columns: its threads write several at once."""
-
 MERGE_GAP = timedelta(minutes=30)
 """Dirty buckets closer together than this are refreshed in one transaction, which is cheaper."""
 
@@ -462,7 +459,7 @@ def roll_samples(
     sql = _write_labelled(with_samples, "rollup/classified")
     parameters = {**named, "is_strong": labels.is_strong, **list_thresholds(ledger)}
     if named:
-        samples = read_many_rows(cursor, sql, parameters, BATCH_ROWS)
+        samples = read_many_rows(cursor, sql, parameters)
     else:  # few, in a temporary table
         samples = cursor.execute(sql, parameters).to_arrow_table()
     where = (values[name] for name in ("cluster", "first", "last"))

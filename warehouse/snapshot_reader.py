@@ -9,9 +9,6 @@ import pyarrow as pa
 
 from warehouse.statements import bind_parameters, read_many_rows, read_rows
 
-BATCH_ROWS = 262_144
-"""Rows that the engine writes as one batch of columns: its threads write several at once."""
-
 CheckPlan = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -48,7 +45,7 @@ class SnapshotReader:
         try:
             for name, table in rows.items():
                 self._cursor.register(name, table)
-            return read_many_rows(self._cursor, sql, self._bind(sql, parameters), BATCH_ROWS)
+            return read_many_rows(self._cursor, sql, self._bind(sql, parameters))
         finally:
             for name in rows:
                 with suppress(duckdb.Error):
