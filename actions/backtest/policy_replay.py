@@ -8,7 +8,7 @@ and the replay does not act on it before then.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from actions.policy.budgets import (
     BudgetUsage,
     CountedAction,
     count_action,
-    explain_excess,
+    find_excesses,
     get_horizon,
 )
 from actions.policy.model import Approvals, Policy
@@ -222,10 +222,13 @@ class _Replay:
     ) -> None:
         usage_before = self._fleets.at(k)
         self._counted = [u for u in self._counted if u.at > now - self._horizon]
-        too_many = explain_excess(self._policy, waiting, usage_before)
-        if too_many is not None:
-            self._abort(k, now, too_many, [case for case, _, _ in cases_found])
-            return
+        clusters = {finding.subject.cluster for _, finding, _ in cases_found}
+        waiting = Counter({c: count for c, count in waiting.items() if c in clusters})
+        aborted = find_excesses(self._policy, waiting, usage_before)
+        self._abort(
+            k, now, aborted, [c for c, f, _ in cases_found if f.subject.cluster in aborted]
+        )
+        cases_found = [each for each in cases_found if each[1].subject.cluster not in aborted]
         surroundings = self._around(now, [finding for _, finding, _ in cases_found])
         cases = [
             (self._facts(case, finding, advice[0], now, surroundings, held_gpus=held_gpus), case)
@@ -234,24 +237,23 @@ class _Replay:
         ]
         cases.sort(key=lambda each: rank_case(each[0]))
         usage = msgspec.structs.replace(usage_before, trusted=frozenset({self._policy.name}))
+        decided = [(case, *self._decided(case, facts, usage, now)) for facts, case in cases]
+        ready = {case: d.subject[0] for case, d, _ in decided if is_ready(d)}
+        counts = waiting + Counter(ready.values())
+        aborted = {
+            cluster: reason
+            for cluster, reason in find_excesses(self._policy, counts, usage_before).items()
+            if cluster not in aborted
+        }
+        self._ready |= {case: cluster for case, cluster in ready.items() if cluster in aborted}
+        self._abort(k, now, aborted, [case for case, d, _ in decided if d.subject[0] in aborted])
         tracker = BudgetTracker(self._policy, usage, self._counted, now)
-        decided: list[tuple[int, Facts, Decision]] = []
-        ready = Counter(waiting)
-        for facts, case in cases:
-            decision, facts = self._decided(case, facts, usage, now)  # noqa: PLW2901
-            if decision.ruling == "allow" and decision.step in ACT_STEPS:
-                decision = tracker.admit(decision, facts)
-            if is_ready(decision):
-                ready[decision.subject[0]] += 1
-            decided.append((case, facts, decision))
-        too_many = explain_excess(self._policy, ready, usage_before)
-        if too_many is not None:
-            self._ready |= {
-                case: decision.subject[0] for case, _, decision in decided if is_ready(decision)
-            }
-            self._abort(k, now, too_many, [case for case, _, _ in decided])
-            return
-        for case, facts, decision in decided:
+        admitted = [
+            (case, tracker.admit(d, facts) if _is_allowed_act(d) else d, facts)
+            for case, d, facts in decided
+            if d.subject[0] not in aborted
+        ]
+        for case, decision, facts in admitted:
             self._apply(k, now, case, facts, decision)
 
     def _decided(
@@ -266,8 +268,11 @@ class _Replay:
         case_facts = msgspec.structs.replace(facts, history=history)
         return decide(self._policy, case_facts, free, now), case_facts
 
-    def _abort(self, k: int, now: datetime, why: Reason, cases: Sequence[int]) -> None:
-        self._aborted.append((now, why))
+    def _abort(
+        self, k: int, now: datetime, clusters: Mapping[str, Reason], cases: Sequence[int]
+    ) -> None:
+        """Abort the evaluation of clusters, as each one's actor does: the others go on."""
+        self._aborted += [(now, why) for why in clusters.values()]
         self._later(k, [c for c in cases if c not in self._ready])
 
     def _later(self, k: int, cases: Sequence[int]) -> None:
@@ -424,6 +429,10 @@ _CENT = Decimal("0.01")
 def _get_subject(finding: Finding) -> Subject:
     subject = finding.subject
     return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
+
+
+def _is_allowed_act(decision: Decision) -> bool:
+    return decision.ruling == "allow" and decision.step in ACT_STEPS
 
 
 def _get_rule(reason: Reason) -> str:

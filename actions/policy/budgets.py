@@ -229,8 +229,15 @@ def is_in_force(budget: ActionBudget, now: datetime) -> bool:
 
 def explain_excess(policy: Policy, cases: Mapping[str, int], usage: BudgetUsage) -> Reason | None:
     """Return why a policy's cases ready for an act, by cluster, abort the run, or None."""
-    reasons = (_explain_many(policy, cluster, cases[cluster], usage) for cluster in sorted(cases))
-    return next((reason for reason in reasons if reason is not None), None)
+    return next(iter(find_excesses(policy, cases, usage).values()), None)
+
+
+def find_excesses(
+    policy: Policy, cases: Mapping[str, int], usage: BudgetUsage
+) -> dict[str, Reason]:
+    """Return the clusters with more cases ready for an act than the policy allows, and why."""
+    reasons = {c: _explain_many(policy, c, cases[c], usage) for c in sorted(cases)}
+    return {cluster: reason for cluster, reason in reasons.items() if reason is not None}
 
 
 def _explain_many(policy: Policy, cluster: str, cases: int, usage: BudgetUsage) -> Reason | None:

@@ -97,6 +97,13 @@ class FleetScenario:
             ],
         )  # fmt: skip
 
+    def add_cluster(self, name: str) -> None:
+        """Put everything that there is into another cluster, too."""
+        for table in ("sample", "allocation", "device", "pod", "node", "pod_sample", "rate"):
+            self.views.engine.execute(
+                f"INSERT INTO {table} SELECT * REPLACE ('{name}' AS cluster) FROM {table}"
+            )
+
     def go_on(self, hour: int, looks: Sequence[Mapping[str, Any]]) -> None:
         """Let all that is there live on from an hour: new looks, and rows seen again later."""
         first, last = START.replace(tzinfo=None) + hour * HOUR, "'2026-11-03'"

@@ -151,6 +151,25 @@ def test_more_cases_than_max_resources_abort_every_moment(scenario: FleetScenari
     assert "4 cases are more than max_resources" in made.aborted[0][1].text
 
 
+def test_too_many_cases_of_a_cluster_abort_the_evaluations_of_this_cluster_only(
+    scenario: FleetScenario,
+) -> None:
+    """Live, each cluster has an actor of its own, which aborts its own evaluations."""
+    scenario.add("first")
+    scenario.place()
+    scenario.add_cluster("d")
+    scenario.add("second")
+    scenario.roll()
+    policy = rule(max_resources=PolicyAmount(Decimal(1)))
+    made = replayed(scenario.views, policy)
+    assert [(s.subject[0], s.at) for s in made.stops] == [("d", START + 4 * HOUR)]
+    times = [at for at, _ in made.aborted]
+    assert times == [START + n * HOUR for n in range(4, 4 + len(times))]
+    assert {reason.text.partition(";")[0] for _, reason in made.aborted} == {
+        "rest: 2 cases are more than max_resources (1 = 1)"
+    }
+
+
 @pytest.mark.parametrize(("least", "hour"), [(1, 4), (6, 9), (7, 10)])
 def test_the_shortest_stretch_of_a_policy_is_waited_for(
     scenario: FleetScenario, least: int, hour: int
