@@ -1,10 +1,9 @@
-"""The ledger that slices write against that of one process: rows that differ."""
+"""The ledger and its audits that slices write against those of one process: rows that differ."""
 
 import shutil
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import polars as pl
 from benchmarks import scale
 from benchmarks.result import Result
 from fallow.settings import load
+from warehouse.audit_results import audit_hours
 from warehouse.lake import Warehouse
 from warehouse.ledger import write_ledger
 from warehouse.runners.local import LocalRunner
@@ -24,37 +24,50 @@ TABLES = ("signal", "ledger", "ledger_1h", "ledger_1d")
 RELATIVE = 1e-9
 """Floats may differ so much: a sum's last digits depend on the order of its parts."""
 DAY = timedelta(days=1)
+WORKERS = 1, 2, 4
 
 
 def run(small: bool) -> list[Result]:
-    """Compare 7 days of 10,000 GPUs, written by one process and by two workers; small: 2 of 200."""
+    """Compare 7 days of 10,000 GPUs, written by one process and by workers; small: 2 of 200."""
     gpus, days = (200, 2) if small else (10_000, 7)
-    with tempfile.TemporaryDirectory(prefix="fallow-equality-") as folder:
-        whole, sliced = Path(folder, "whole"), Path(folder, "sliced")
-        scale.run_apart(scale.fill_month, whole, gpus, days)
-        shutil.copytree(whole, sliced)
-        began = time.perf_counter()
-        scale.run_apart(_write_whole, whole, days)
-        middle = time.perf_counter()
-        failures = scale.run_apart(_write_sliced, sliced, days)
-        ended = time.perf_counter()
-        compared, differing, example = scale.run_apart(partial(_compare, whole, sliced), days)
-    note = f"of {compared:,} rows; {middle - began:.0f} s, by two workers {ended - middle:.0f} s"
-    note += f"; the first: {example}" if example else ""
     of = f"{days} d of {gpus} GPUs"
-    return [
-        Result(name=f"rows that differ, {of}", value=differing, unit="rows", reach=0, note=note),
-        Result(name=f"audits of slices that fail, {of}", value=failures, unit="audits", reach=0),
-    ]
+    with tempfile.TemporaryDirectory(prefix="fallow-equality-") as folder:
+        filled, whole = Path(folder, "filled"), Path(folder, "whole")
+        scale.run_apart(scale.fill_month, filled, gpus, days)
+        shutil.copytree(filled, whole)
+        began = time.perf_counter()
+        failures = scale.run_apart(_write_whole, whole, days)
+        took = f"{time.perf_counter() - began:.0f} s by one process"
+        results = [_count_failures(f"one process, {of}", failures)]
+        for workers in WORKERS[1:2] if small else WORKERS:
+            sliced = shutil.copytree(filled, Path(folder, "sliced"))
+            began = time.perf_counter()
+            failures = scale.run_apart(_write_sliced, sliced, days, workers)
+            note = f"{took}, {time.perf_counter() - began:.0f} s by {workers} workers"
+            compared, differing, example = scale.run_apart(_compare, whole, sliced, days)
+            shutil.rmtree(sliced)
+            note = f"of {compared:,} rows; {note}" + (f"; the first: {example}" if example else "")
+            name = f"rows that differ by {workers} workers, {of}"
+            results += [
+                Result(name=name, value=differing, unit="rows", reach=0, note=note),
+                _count_failures(f"{workers} workers, {of}", failures),
+            ]
+    return results
 
 
-def _write_whole(home: Path, days: int) -> None:
+def _count_failures(of: str, failures: int) -> Result:
+    return Result(name=f"audits that fail by {of}", value=failures, unit="audits", reach=0)
+
+
+def _write_whole(home: Path, days: int) -> int:
     with _open(home) as warehouse:
-        write_ledger(warehouse, scale.get_window(days))
+        window = scale.get_window(days)
+        write_ledger(warehouse, window)
+        return len(audit_hours(warehouse, window, marked=True))
 
 
-def _write_sliced(home: Path, days: int) -> int:
-    runner = LocalRunner(2)
+def _write_sliced(home: Path, days: int, workers: int) -> int:
+    runner = LocalRunner(workers)
     with _open(home) as warehouse:
         window = scale.get_window(days)
         write_ledger_stage(warehouse, window, lambda _: runner)

@@ -100,9 +100,14 @@ SITES = {"openb": (list_openb, OPENB_NIGHT, 6), "site": (list_site, SITE_START, 
 """By name: the rows, when their samples begin, and how many hours they last."""
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("site", [pytest.param("openb", marks=pytest.mark.real_data), "site"])
-def test_two_workers_store_what_one_process_stores(
-    tmp_path: Path, shared_data: Shared, monkeypatch: pytest.MonkeyPatch, site: str
+def test_workers_store_what_one_process_stores(
+    tmp_path: Path,
+    shared_data: Shared,
+    monkeypatch: pytest.MonkeyPatch,
+    site: str,
+    workers: int,
 ) -> None:
     list_batches, start, hours = SITES[site]
     since = start.replace(tzinfo=UTC)
@@ -111,7 +116,7 @@ def test_two_workers_store_what_one_process_stores(
     settings = open_settings(tmp_path / "home")
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as wh:
         wh.ingest(list_batches(shared_data))
-    runner = LocalRunner(2)
+    runner = LocalRunner(workers)
     rows: list[dict[str, pl.DataFrame]] = []
     for name in ("whole", "sliced"):
         place = open_settings(copied(settings.home, tmp_path / name))
