@@ -225,9 +225,7 @@ class _Replay:
         clusters = {finding.subject.cluster for _, finding, _ in cases_found}
         waiting = Counter({c: count for c, count in waiting.items() if c in clusters})
         aborted = find_excesses(self._policy, waiting, usage_before)
-        self._abort(
-            k, now, aborted, [c for c, f, _ in cases_found if f.subject.cluster in aborted]
-        )
+        self._abort(k, now, aborted, [c for c, f, _ in cases_found if f.subject.cluster in aborted])
         cases_found = [each for each in cases_found if each[1].subject.cluster not in aborted]
         surroundings = self._around(now, [finding for _, finding, _ in cases_found])
         cases = [
