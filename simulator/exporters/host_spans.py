@@ -13,7 +13,12 @@ import pyarrow as pa
 from fallow.tables import Batch
 from simulator.exporters.device_telemetry import get_skew_s
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.service_rows import build_latencies, build_steps
+from simulator.exporters.service_rows import (
+    PodSteps,
+    build_latencies,
+    build_steps,
+    compute_steps,
+)
 from simulator.models import DeviceAllocation, Marks
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
@@ -45,18 +50,21 @@ def build_host_spans(
     every_s = float(timestamps[1] - timestamps[0]) if len(timestamps) > 1 else 0.0
     pods: list[dict[str, Any]] = []
     notebooks: list[dict[str, Any]] = []
-    levels: list[Batch] = []
+    latencies: list[Batch] = []
+    steps: list[PodSteps] = []
     for allocation in allocations:
         now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
         script = scripts[allocation.holder.uid]
-        levels += build_latencies(allocation, script, timestamps, cluster)
-        now = now[mark_running(script, now)]
+        latencies += build_latencies(allocation, script, timestamps, cluster)
+        running = mark_running(script, now)
+        if not running.all():
+            now = now[running]  # else the same array: a script keeps what it computed for it
         if not len(now):
             continue
         holder = allocation.holder
         names = {"ts": convert_times(now), "namespace": holder.namespace, "pod": holder.pod}
         pods.append({**names, **_build_pod_columns(script, now, every_s, allocation.start_s)})
-        levels += build_steps(allocation, script, now, cluster)
+        steps += filter(None, [compute_steps(allocation, script, now)])
         node = node_of.get(allocation.holder.uid, "")
         notebook_rows = _build_notebook_columns(script, now, get_skew_s(quirks, node) or 0.0)
         if notebook_rows is not None:
@@ -67,10 +75,11 @@ def build_host_spans(
             columns = {name: _join([p[name] for p in parts], counts) for name in parts[0]}
             clusters = pa.repeat(pa.scalar(cluster), sum(counts))
             yield Batch.of(table, {"cluster": clusters, **columns})
-    for table in ("latency_sample", "step_sample"):
-        level_batches = [batch.rows for batch in levels if batch.table == table]
-        if level_batches:
-            yield Batch(table, pa.concat_tables(level_batches).combine_chunks())
+    if latencies:
+        rows = pa.concat_tables([batch.rows for batch in latencies])
+        yield Batch("latency_sample", rows.combine_chunks())
+    if steps:
+        yield build_steps(steps, cluster)
 
 
 def _build_pod_columns(
@@ -81,9 +90,10 @@ def _build_pod_columns(
     total = script.requests_total(now)
     rates: object = pa.nulls(len(now), pa.float64())
     if total is not None and every_s:
-        before = script.requests_total(now - every_s)
+        earlier = now - every_s
+        before = script.requests_total(earlier)
         grown = total if before is None else total - before
-        unread = (now - every_s < start_s) | ~mark_running(script, now - every_s)
+        unread = (earlier < start_s) | ~mark_running(script, earlier)
         rates = pa.array(grown / every_s, mask=unread)
     return {
         "interval_s": np.full(len(now), every_s),

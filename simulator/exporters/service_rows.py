@@ -1,14 +1,15 @@
 """Write rows of servers and training loops directly, as the Prometheus collector does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from fallow.tables import Batch
 from simulator.exporters.inference import LATENCIES
-from simulator.models import DeviceAllocation
+from simulator.models import DeviceAllocation, Holder
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 from simulator.work.levels import LAWS, compute_memory, compute_throughput, count_latencies
@@ -22,12 +23,14 @@ def build_latencies(
     allocation: DeviceAllocation, script: Script, timestamps: Array, cluster: str
 ) -> Iterator[Batch]:
     """Yield the `latency_sample` rows of the hours that end among the moments."""
+    if script.family != "serving":
+        return
     every_s = float(timestamps[1] - timestamps[0]) if len(timestamps) > 1 else HOUR_S
     first = np.floor(timestamps[0] / HOUR_S)
     last = np.floor((timestamps[-1] + every_s) / HOUR_S)
     begins = np.arange(first, last) * HOUR_S
     begins = begins[(begins < allocation.end_s) & (begins + HOUR_S > allocation.start_s)]
-    if script.family != "serving" or not len(begins):
+    if not len(begins):
         return
     ends = np.minimum(begins + HOUR_S, allocation.end_s)
     for metric, law in LAWS.items():
@@ -51,45 +54,80 @@ def build_latencies(
         )
 
 
-def build_steps(
-    allocation: DeviceAllocation, script: Script, now: Array, cluster: str
-) -> Iterator[Batch]:
-    """Yield the `step_sample` rows of the moments that lie on the grid."""
-    at = now[now % STEP_S == 0]
+class PodSteps(msgspec.Struct, frozen=True):
+    """The steps of one pod's training loop, by time."""
+
+    holder: Holder
+    at: Array
+    tokens_per_s: Array
+    """Of the whole job."""
+    leads: bool
+    """Whether it is the first rank: it alone reports the job's tokens."""
+    allocated_bytes: Array
+    reserved_bytes: Array
+
+
+def compute_steps(allocation: DeviceAllocation, script: Script, now: Array) -> PodSteps | None:
+    """Return a pod's steps at the moments that lie on the grid; None = it has none."""
+    if script.family != "training":
+        return None
+    on_grid = now % STEP_S == 0
+    at = now if on_grid.all() else now[on_grid]
     tokens = compute_throughput(script, at)
     if tokens is None or not len(at):
-        return
+        return None
     has_tokens = ~np.isnan(tokens)
-    at, tokens = at[has_tokens], tokens[has_tokens]
+    if not has_tokens.all():
+        at, tokens = at[has_tokens], tokens[has_tokens]
     if not len(at):
-        return
+        return None
     allocated, reserved = compute_memory(script, at)
-    leads = script.plan.first_rank == 0
-    yield Batch.of(
+    return PodSteps(allocation.holder, at, tokens, script.plan.first_rank == 0, allocated, reserved)
+
+
+def build_steps(parts: Sequence[PodSteps], cluster: str) -> Batch:
+    """Return the `step_sample` rows of some pods: all of them at once take less time."""
+    counts = [len(part.at) for part in parts]
+    places = pa.array(np.repeat(np.arange(len(parts)), counts))
+    leads = np.repeat([part.leads for part in parts], counts)
+    tokens = np.concatenate([part.tokens_per_s for part in parts])
+
+    def repeat_each(texts: Sequence[str | None]) -> pa.Array:
+        return pa.array(texts, pa.string()).take(places)
+
+    return Batch.of(
         "step_sample",
         {
-            **_build_names(allocation, at, cluster),
-            "interval_s": np.full(len(at), STEP_S),
-            "work": _repeat_text(WORK if leads else None, len(at)),
-            "job_work_per_s": tokens if leads else None,
-            "allocated_bytes": allocated.astype(np.int64),
-            "reserved_bytes": reserved.astype(np.int64),
+            "cluster": _repeat_text(cluster, len(places)),
+            "ts": _convert_times(np.concatenate([part.at for part in parts])),
+            "namespace": repeat_each([part.holder.namespace for part in parts]),
+            "pod": repeat_each([part.holder.pod for part in parts]),
+            "interval_s": np.full(len(places), STEP_S),
+            "work": repeat_each([WORK if part.leads else None for part in parts]),
+            "job_work_per_s": pa.array(tokens, mask=~leads),
+            "allocated_bytes": _join_bytes([part.allocated_bytes for part in parts]),
+            "reserved_bytes": _join_bytes([part.reserved_bytes for part in parts]),
         },
     )
+
+
+def _join_bytes(parts: Sequence[Array]) -> npt.NDArray[np.int64]:
+    return np.concatenate(parts).astype(np.int64)
 
 
 def _build_names(
     allocation: DeviceAllocation, timestamps: Array, cluster: str
 ) -> dict[str, object]:
-    stamps: npt.NDArray[np.datetime64] = (
-        np.rint(timestamps * 1e6).astype(np.int64).astype("datetime64[us]")
-    )
     return {
         "cluster": _repeat_text(cluster, len(timestamps)),
-        "ts": stamps,
+        "ts": _convert_times(timestamps),
         "namespace": _repeat_text(allocation.holder.namespace, len(timestamps)),
         "pod": _repeat_text(allocation.holder.pod, len(timestamps)),
     }
+
+
+def _convert_times(timestamps: Array) -> npt.NDArray[np.datetime64]:
+    return np.rint(timestamps * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
 def _repeat_text(text: str | None, count: int) -> pa.Array:

@@ -20,7 +20,7 @@ its gang.
 """
 
 import math
-from functools import cache, cached_property
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -39,7 +39,7 @@ from simulator.work.chance import (
     draw_words,
 )
 from simulator.work.distributions import compute_mean, compute_quantile, compute_value
-from simulator.work.kinds import LOW_BELOW, read_kinds
+from simulator.work.kinds import LOW_BELOW, mark_kinds, read_kinds
 from simulator.work.plans import WorkPlan, draw_numbers, get_behaviour, read_behaviours
 from simulator.work.timeline import Source, Timeline
 
@@ -94,6 +94,7 @@ class Script:
         self.timeline = Timeline(start_s, _build_source(plan, self.family, self.numbers, start_s))
         first_work = ("pull_s", "load_s")
         self.startup_until_s = start_s + sum(self.numbers[name] for name in first_work)
+        self._host: tuple[Array, Array] | None = None
 
     @cached_property
     def done_s(self) -> float | None:
@@ -227,9 +228,9 @@ class Script:
 
     def cpu_cores(self, ticks: Array) -> Array:
         """Return the CPU cores that the pod uses, all its devices together."""
-        raw = draw_words(self.plan.seed, "host", ticks, 1)[0]
+        number = self._draw_host(ticks)
         cores = self._of_kind(ticks, "cpu_cores") * len(self.plan.own)
-        return cores * (0.8 + 0.4 * compute_uniform(raw)) + 0.002 + 0.006 * compute_uniform(raw)
+        return cores * (0.8 + 0.4 * number) + 0.002 + 0.006 * number
 
     def cpu_throttled(self, ticks: Array) -> Array:
         """Return the share of the CFS periods in which the pod's CPU is throttled."""
@@ -238,11 +239,22 @@ class Script:
 
     def net(self, ticks: Array) -> tuple[Array, Array]:
         """Return the network bytes per second that the pod receives and sends."""
-        raw = draw_words(self.plan.seed, "host", ticks, 1)[0]
-        chatter = 200.0 + 500.0 * compute_uniform(raw) + 1200.0 * self._number("tab", 0.0)
+        number = self._draw_host(ticks)
+        chatter = 200.0 + 500.0 * number + 1200.0 * self._number("tab", 0.0)
         received, sent = (self._of_kind(ticks, f"net_{way}_bps") for way in ("rx", "tx"))
-        wave = 0.7 + 0.6 * compute_uniform(raw)
+        wave = 0.7 + 0.6 * number
         return received * wave + chatter, sent * wave + 0.5 * chatter
+
+    def _draw_host(self, ticks: Array) -> Array:
+        """Return a number in [0, 1) for each tick, by which cores and network use vary.
+
+        The last ones are kept for the very same array, as `Timeline.at` does.
+        """
+        latest = self._host
+        if latest is None or latest[0] is not ticks:
+            raw = draw_words(self.plan.seed, "host", ticks, 1)[0]
+            latest = self._host = ticks, compute_uniform(raw)
+        return latest[1]
 
     @property
     def memory_of_device_mib(self) -> float:
@@ -380,7 +392,7 @@ class Script:
 
     def _is(self, kind: npt.NDArray[np.int8], *names: str) -> Marks:
         # One look-up per tick: a tenth of the time of np.isin.
-        return _mark_kinds(names)[kind]
+        return mark_kinds(names)[kind]
 
     def _last(self, ticks: Array, *names: str) -> Array | None:
         if self.family != "notebook":
@@ -402,14 +414,6 @@ class Script:
         facts = read_kinds()
         waits = (rank > 0) & self._is(kind, "evaluate", "host save")
         return np.where(waits, np.int8(facts.number("barrier")), kind)
-
-
-@cache
-def _mark_kinds(names: tuple[str, ...]) -> Marks:
-    """Return by the kind's number whether it is one of these."""
-    marks = np.zeros(len(read_kinds().names), np.bool_)
-    marks[[read_kinds().number(name) for name in names]] = True
-    return marks
 
 
 def build_script(plan: WorkPlan, start_s: float) -> Script:

@@ -26,10 +26,10 @@ class _Own(threading.local):
     def __init__(self) -> None:
         self.bits = np.random.Philox(key=0)
 
-    def at(self, key: Words, counter: int) -> np.random.Philox:
+    def at(self, key: Words, counter: int, use: int = 0) -> np.random.Philox:
         self.bits.state = {
             "bit_generator": "Philox",
-            "state": {"counter": np.array([counter, 0, 0, 0], np.uint64), "key": key},
+            "state": {"counter": np.array([counter, 0, use, 0], np.uint64), "key": key},
             "buffer": np.zeros(WORDS, np.uint64),
             "buffer_pos": WORDS,
             "has_uint32": 0,
@@ -40,18 +40,23 @@ class _Own(threading.local):
 
 _own = _Own()
 
+BESIDE_TICKS = 1
+"""The third number of the counter of all draws that belong to no tick."""
+
 
 def build_generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
     """Return a separate generator for one named use of a seed, such as one day of a plan."""
     return np.random.Generator(
-        np.random.Philox(key=_derive_key(seed, name), counter=[0, number, 1, 0])
+        np.random.Philox(key=_derive_key(seed, name), counter=[0, number, BESIDE_TICKS, 0])
     )
 
 
 @lru_cache(maxsize=100_000)
 def draw_uniform(seed: int, name: str) -> float:
     """Return the number in [0, 1) that a seed gives to a name."""
-    return float(build_generator(seed, name).random())
+    # A generator of its own would ask the system for a seed first, which it does not use.
+    word = _own.at(_derive_key(seed, name), 0, BESIDE_TICKS).random_raw()
+    return (int(word) >> 11) * 2.0**-53
 
 
 def draw_words(seed: int, name: str, ticks: Array, lanes: int) -> Words:

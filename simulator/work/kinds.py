@@ -64,3 +64,11 @@ def read_kinds() -> Kinds:
         ratios={c: np.array([float(row[c]) for row in rows]) for c in numbers},
         **marks,
     )
+
+
+@cache
+def mark_kinds(names: tuple[str, ...]) -> Marks:
+    """Return by the kind's number whether it is one of these."""
+    marks = np.zeros(len(read_kinds().names), np.bool_)
+    marks[[read_kinds().number(name) for name in names]] = True
+    return marks

@@ -16,7 +16,7 @@ import numpy as np
 from simulator.models import Histogram, TrainingMetrics
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array, draw_uniform
-from simulator.work.kinds import read_kinds
+from simulator.work.kinds import mark_kinds
 
 MIB = 2**20
 
@@ -94,13 +94,13 @@ def compute_throughput(script: Script, ticks: Array) -> Array | None:
     """
     if script.family != "training":
         return None
-    plan, facts = script.plan, read_kinds()
+    plan = script.plan
     place = script.timeline.at(ticks)
     kind, speed = script.timeline.kind[place], script.timeline.speed[place]
     at_work = script.numbers["straggle"]
     pace = np.where(speed > 0, speed, at_work)
-    silent = np.isin(kind, [facts.number(n) for n in ("pull", "rendezvous", "load", "cpu", "bare")])
-    stopped = np.isin(kind, [facts.number(n) for n in ("spin", "idle", "done")])
+    silent = mark_kinds(("pull", "rendezvous", "load", "cpu", "bare"))[kind]
+    stopped = mark_kinds(("spin", "idle", "done"))[kind]
     whole = plan.ranks * PER_GPU / (1 + LOST * math.log2(plan.ranks))
     return np.where(silent, np.nan, np.where(stopped, 0.0, whole * pace))
 

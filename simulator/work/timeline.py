@@ -11,6 +11,9 @@ from simulator.work.kinds import read_kinds
 
 Places = npt.NDArray[np.intp]
 
+MOST_KEPT = 256
+"""Ticks whose places are kept, at most: a simulation keeps the timelines of all its pods."""
+
 
 class Phases(msgspec.Struct, frozen=True):
     """Consecutive phases: seconds, kind, engine-busy level (0-1), progress per second."""
@@ -96,6 +99,7 @@ class Timeline:
         self._progress = 0.0
         self._saved = 0.0
         self._after_save = False
+        self._latest: tuple[Array, Places] | None = None
         self.begin = np.zeros(0)
         self.kind = np.zeros(0, np.int8)
         self.level = np.zeros(0)
@@ -118,10 +122,20 @@ class Timeline:
         return float(self.begin[-1])
 
     def at(self, ticks: Array) -> Places:
-        """Return the index of each tick's phase; before the start, the first."""
+        """Return the index of each tick's phase; before the start, the first.
+
+        The rows of a pod need the same few ticks a dozen times: the last places are kept and
+        returned for the very same array, which nobody may change. Later phases do not change them.
+        """
+        latest = self._latest
+        if latest is not None and latest[0] is ticks:
+            return latest[1]
         if len(ticks):
             self.grow(float(ticks[-1]))
-        return np.maximum(np.searchsorted(self.begin, ticks, side="right") - 1, 0)
+        places = np.maximum(np.searchsorted(self.begin, ticks, side="right") - 1, 0)
+        if len(ticks) <= MOST_KEPT:
+            self._latest = ticks, places
+        return places
 
     def progress_at(self, ticks: Array) -> Array:
         """Return the progress made by each tick."""

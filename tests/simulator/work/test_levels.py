@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.exporters.service_rows import build_latencies, build_steps
+from simulator.exporters.service_rows import build_latencies, compute_steps
 from simulator.models import DeviceAllocation, Holder
 from simulator.work.behaviours import WorkPlan, build_script
 from simulator.work.levels import (
@@ -82,4 +82,4 @@ def test_who_serves_trains_nothing_and_the_other_way_round() -> None:
     ):
         ran = build_script(WorkPlan(behaviour, 1), START)
         assert len(list(build_latencies(allocation, ran, instants, "sim"))) == served
-        assert len(list(build_steps(allocation, ran, instants, "sim"))) == trained
+        assert (compute_steps(allocation, ran, instants) is not None) == bool(trained)
