@@ -10,10 +10,11 @@ increase of energy can end there, so the buckets that a sample reaches are refre
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -238,21 +239,30 @@ def _refresh_buckets(
     only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
     samples = f"FROM ({select_samples(seen)}){only}"
     longest_s = stretch.interval_s if stretch.devices else read_interval(cursor, cluster)
-    rolled = roll_stretch(
-        cursor,
-        samples,
-        where,
-        warehouse.settings.ledger,
+    roll = partial(
+        roll_stretch,
+        samples=samples,
+        where=where,
+        ledger=warehouse.settings.ledger,
         longest_s=longest_s,
         keep=touched is not None,
     )
-    rows = rolled.rows
-    if (start, end) != (hours["first"], hours["last"]):
-        rows = pa.concat_tables([rows, _read_rest_of_hours(cursor, where, hours, only)])
+    if touched is None:
+        rolled = roll(cursor)
+        rest = _read_rest_of_hours(cursor, where, hours, only)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(_roll_beside, cursor.cursor(), roll)
+            rest = _read_rest_of_hours(cursor, where, hours, only)
+            _delete_old_rows(cursor, where, hours, only)
+            rolled = late.result()
+    rows = pa.concat_tables([rolled.rows, rest]) if rest.num_rows else rolled.rows
     with _write_rollup_files(cursor, files, rolled.rows, rows) as written:
-        _delete_rows(cursor, "rollup_5m", where, only)
-        _delete_rows(cursor, "rollup_1h", hours, only)
-        devices = describe_devices(cursor, rolled.devices)
+        devices = rolled.devices
+        if touched is None:
+            _delete_old_rows(cursor, where, hours, only)
+            devices = describe_devices(cursor, devices)
+            cursor.unregister("model")
         changed = hours["first"] - HOUR, hours["last"]
         if devices.num_rows:
             changed = widen_to_lifetimes(cursor, devices, *changed)
@@ -263,8 +273,23 @@ def _refresh_buckets(
         dirty.mark_hours(cursor, *changed)
         for each in written:
             files.insert(each.result())
-    cursor.execute(f"DROP TABLE IF EXISTS temp.{TOUCHED_SAMPLE}")
-    cursor.unregister("model")
+
+
+def _roll_beside(
+    beside: "duckdb.DuckDBPyConnection",
+    roll: Callable[["duckdb.DuckDBPyConnection"], RolledSamples],
+) -> RolledSamples:
+    """Roll few devices up while the transaction deletes their rows; its devices are described.
+
+    A cursor of its own sees what the transaction saw when it began: writers take turns, and the
+    transaction changes neither samples nor devices meanwhile. Two cores share the work of a late
+    bucket, whose statements are small.
+    """
+    with closing(beside):
+        beside.execute("BEGIN TRANSACTION READ ONLY")
+        beside.execute("USE lake")
+        rolled = roll(beside)
+        return msgspec.structs.replace(rolled, devices=describe_devices(beside, rolled.devices))
 
 
 @contextmanager
@@ -289,12 +314,14 @@ def _read_rest_of_hours(
     cursor: "duckdb.DuckDBPyConnection", where: dict[str, Any], hours: dict[str, Any], only: str
 ) -> pa.Table:
     """Return the stored `rollup_5m` rows of whole hours but those of the stretch."""
+    schema = tables.get_schema("rollup_5m")
+    if (where["first"], where["last"]) == (hours["first"], hours["last"]):
+        return schema.empty_table()
     rows = cursor.execute(
         f"FROM rollup_5m WHERE {_write_owners(only)} AND bucket >= $since AND bucket < $until"
         " AND NOT (bucket >= $first AND bucket < $last)",
         {**where, "since": hours["first"], "until": hours["last"]},
     ).to_arrow_table()
-    schema = tables.get_schema("rollup_5m")
     return rows.select(schema.names).cast(schema)
 
 
@@ -497,6 +524,13 @@ def describe_devices(cursor: "duckdb.DuckDBPyConnection", sampled: pa.Table) -> 
     rows = cursor.execute(load_step("rollup/device")).to_arrow_table()
     cursor.unregister("sampled_device")
     return rows
+
+
+def _delete_old_rows(
+    cursor: "duckdb.DuckDBPyConnection", where: dict[str, Any], hours: dict[str, Any], only: str
+) -> None:
+    _delete_rows(cursor, "rollup_5m", where, only)
+    _delete_rows(cursor, "rollup_1h", hours, only)
 
 
 def _delete_rows(
