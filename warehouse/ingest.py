@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -45,6 +47,8 @@ one of a device reads all of them until the rows are compacted, which sorts them
 
 SMALL_ROWS = 100_000
 """Up to so many rows a call is a small transaction: the scrape of a fleet, not a backfill."""
+
+_MOST_NUMBERS = 2**63 - 1
 
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
@@ -242,10 +246,39 @@ def _bound_range(table: str, rows: pa.Table) -> list[str]:
 
 
 def _is_distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
+    if rows.num_rows >= SMALL_ROWS:
+        numbers = _number_keys(rows, keys)
+        if numbers is not None:
+            numbers.sort()
+            return not bool((numbers[1:] == numbers[:-1]).any())
     if any(pc.count_distinct(rows.column(k)).as_py() == rows.num_rows for k in keys):
         return True
     groups = rows.select(keys).group_by(list(keys), use_threads=False).aggregate([])
     return bool(groups.num_rows == rows.num_rows)
+
+
+def _number_keys(rows: pa.Table, keys: tuple[str, ...]) -> npt.NDArray[np.int64] | None:
+    """Return a number per row, the same only for rows with the same key; None: they do not fit.
+
+    Sorting numbers takes half of the time in which Arrow groups rows by texts and times.
+    """
+    numbers, size = np.zeros(rows.num_rows, np.int64), 1
+    for name in keys:
+        column = rows.column(name)
+        if column.null_count or pa.types.is_dictionary(column.type):
+            return None
+        if pa.types.is_timestamp(column.type):
+            codes = column.cast(pa.int64()).to_numpy()
+            codes = codes - codes.min()
+            count = int(codes.max()) + 1
+        else:
+            coded = column.combine_chunks().dictionary_encode()
+            codes, count = coded.indices.to_numpy(), len(coded.dictionary)
+        size *= count
+        if size > _MOST_NUMBERS:
+            return None
+        numbers = numbers * count + codes
+    return numbers
 
 
 def _select_first(table: str) -> str:
