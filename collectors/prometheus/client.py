@@ -173,22 +173,44 @@ class PrometheusClient:
         body: bytes = retrying(self._once, path, parameters)
         return body
 
-    def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
+    def post_read(self, request: bytes) -> bytes:
+        """Return the body of a remote read; it is sent once, and its refusal is no failure of ours.
+
+        Raises:
+            SourceError: the server has no remote read, or refused this one.
+            Others: as `get`.
+        """
+        self._count_query()
+        answer, body = self._send("POST", "read", data=request, headers=_REMOTE_READ)
+        kind = answer.headers.get("Content-Type", "")
+        if answer.status_code != _OK or not kind.startswith(_REMOTE_READ["Content-Type"]):
+            raise SourceError(f"{self.url} has no remote read (HTTP {answer.status_code})")
+        return body
+
+    def _count_query(self) -> None:
         if self.queries >= self._settings.query_budget:
             raise BudgetSpentError(
                 f"{self.url}: the budget of {self._settings.query_budget} queries is spent",
                 hint="run again to go on, or raise prometheus.query_budget",
             )
         self.queries += 1
+
+    def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
+        self._count_query()
+        answer, body = self._send("GET", path, params=dict(parameters))
+        return self._checked(answer.status_code, body, answer.headers)
+
+    def _send(self, method: str, path: str, **content: Any) -> tuple[requests.Response, bytes]:
         address = f"{self.url}/api/v1/{path}"
         try:
             with (
                 Deadline(self._timeout),
-                self._session.get(
+                self._session.request(
+                    method,
                     address,
-                    params=dict(parameters),
                     timeout=(min(CONNECT_S, self._timeout), self._timeout),
                     stream=True,
+                    **content,
                 ) as answer,
             ):
                 # Large pieces: requests' own iterator copies in pieces of 10 KB.
@@ -214,7 +236,7 @@ class PrometheusClient:
             why = explain_failure(error, self.url)
             raise TemporaryError(f"{self.url}: the answer was cut short: {why}") from error
         self.ahead = _compare_clocks(answer.headers)
-        return self._checked(answer.status_code, body, answer.headers)
+        return answer, body
 
     def _silent(self) -> TemporaryError:
         return TemporaryError(
@@ -283,6 +305,11 @@ class PrometheusClient:
         self._session.close()
 
 
+_REMOTE_READ = {
+    "Content-Encoding": "snappy",
+    "Content-Type": "application/x-protobuf",
+    "X-Prometheus-Remote-Read-Version": "0.1.0",
+}
 _ENDS = (b"}", b"}\n")
 _IS_IT = "is this a Prometheus?"
 _NEAR = 65_536

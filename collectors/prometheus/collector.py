@@ -19,6 +19,7 @@ from collectors.prometheus.grid import build_holders_query, find_whole_steps
 from collectors.prometheus.latencies import Latencies
 from collectors.prometheus.progress import ProgressQueries
 from collectors.prometheus.raw import LEAST, build_selector, read_samples
+from collectors.prometheus.remote_read import RemoteReader
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import (
     SOURCE,
@@ -40,6 +41,8 @@ OVERLAP = timedelta(minutes=5)
 YOUNG = timedelta(hours=1)
 MAX_SAMPLES = 12_000_000
 """Values of one chunk in memory, 20 bytes each, while its rows are built."""
+LEAST_REMOTE = 2_000_000
+"""Values of a window from which it is read by remote read: a small one is read as JSON at once."""
 CHUNK_SPANS = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
 INVENTORY_EVERY = timedelta(minutes=5)
 """Shortest pause between queries of kube-state-metrics: its answers are large and change slowly."""
@@ -61,6 +64,8 @@ class TelemetryPart(msgspec.Struct, frozen=True):
     window: Window
     piece: Piece
     groups: Mapping[str, Sequence[str]]
+    is_large: bool = False
+    """The window has so many values that remote read is worth its check."""
 
     def __str__(self) -> str:
         return f"telemetry {self.window.start:%Y-%m-%d %H:%M} to {self.window.end:%Y-%m-%d %H:%M}"
@@ -130,6 +135,7 @@ class PrometheusCollector:
             "progress": ProgressQueries(self.client, own=settings.progress_metrics, **common),
         }
         self._silences: tuple[datetime, Silences] | None = None
+        self._remote: RemoteReader | None = None
         self._is_begun = False
         """Slices of this run were read: their queries count."""
         self.failure: FallowError | None = None
@@ -205,9 +211,11 @@ class PrometheusCollector:
     def _list_parts(
         self, groups: Mapping[str, Sequence[str]], window: Window
     ) -> "list[TelemetryPart]":
-        step = self._step(self._density(groups, window))
+        density = self._density(groups, window)
+        step = self._step(density)
+        is_large = density * window.seconds >= LEAST_REMOTE
         return [
-            TelemetryPart(chunk, piece, groups)
+            TelemetryPart(chunk, piece, groups, is_large)
             for piece in self._pieces(window, _TELEMETRY)
             for chunk in piece.chunks(step)
         ]
@@ -302,6 +310,10 @@ class PrometheusCollector:
 
     def _fetched(self, part: "TelemetryPart") -> Iterator[Matrix]:
         """Fetch each metric while the previous one is decoded and placed."""
+        if part.is_large and self._remote is None:
+            limit = self._settings.body_size_limit
+            self._remote = RemoteReader(self.client, body_size_limit=limit)
+            self._telemetry.read_remotely(self._remote)
         with ThreadPoolExecutor(1, "prometheus") as pool:
             waiting: list[Future[Matrix]] = []
             try:

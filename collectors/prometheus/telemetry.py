@@ -25,6 +25,7 @@ from collectors.prometheus.decode import (
 )
 from collectors.prometheus.grid import read_thinned
 from collectors.prometheus.raw import build_selector, read_samples
+from collectors.prometheus.remote_read import RemoteReader
 from collectors.series import find_node, list_labels_of, measure_of, read_metrics
 from fallow.errors import AuthError, SourceError
 from fallow.tables import Batch
@@ -84,6 +85,7 @@ class Telemetry:
         self._cluster = cluster
         self._step_s = step.total_seconds()
         self._grid: timedelta | None = None
+        self._remote: RemoteReader | None = None
         self._matchers = matchers
         self._only = frozenset(only)
         self._catalog = SeriesCatalog()
@@ -97,6 +99,11 @@ class Telemetry:
     def thin(self, step: timedelta) -> None:
         """Read one sample per stretch of the clock's grid from now on: the server thins."""
         self._grid, self._step_s = step, step.total_seconds()
+
+    def read_remotely(self, reader: RemoteReader) -> None:
+        """Read samples by this reader from now on, where it can and where no matcher is set."""
+        if not self._matchers:
+            self._remote = reader
 
     def present(self, window: Window) -> dict[str, tuple[str, ...]]:
         """Return the metric names the server has in a window, by the column they fill.
@@ -183,6 +190,9 @@ class Telemetry:
         selected = build_selector(names_found, self._matchers)
         if self._grid is not None:
             return read_thinned(self._client, selected, window, self._grid)
+        matrix = self._remote.read(names_found, window) if self._remote is not None else None
+        if matrix is not None:
+            return matrix
         return read_samples(self._client, selected, window)
 
     def chunk(self, window: Window, matrices: Iterator[Matrix]) -> TelemetryChunk:
