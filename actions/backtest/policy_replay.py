@@ -85,6 +85,13 @@ class _WorkloadProgress:
         self.stopped_until: float = 0.0
 
 
+class _ReadyCase(NamedTuple):
+    """A case that waits for a budget: its cluster, and the last evaluation that still finds it."""
+
+    cluster: str
+    until: int
+
+
 def build_enforced_policy(policy: Policy) -> Policy:
     """Return a policy in its enforcing form: the back-test evaluates that form."""
     return msgspec.structs.replace(policy, mode="enforce")
@@ -156,8 +163,8 @@ class _Replay:
         self._due = self._case_rows.at
         self._cases: dict[int, _CaseProgress] = defaultdict(_CaseProgress)
         self._workloads: dict[Subject, _WorkloadProgress] = defaultdict(_WorkloadProgress)
-        # The cluster of each case that waits for a budget.
-        self._ready: dict[int, str] = {}
+        self._subjects = self._case_rows.subjects()
+        self._ready: dict[int, _ReadyCase] = {}
         self._counted: list[CountedAction] = []
         self._stops: list[tuple[int, BacktestStop]] = []
         self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -191,27 +198,27 @@ class _Replay:
 
     def _turn(self, k: int) -> None:
         now = self._turn_times[k]
-        case_findings = []
+        due = []
         for case in sorted(set(self._due[k])):
             row = self._case_rows.row_at(case, k)
             self._ready.pop(case, None)
             if row is None:
                 continue
-            finding = self._past.finding(row)
-            until = self._workloads[_get_subject(finding)].stopped_until
+            until = self._workloads[self._subjects[case]].stopped_until
             if until > self._at[k]:
                 self._wake(case, until)
                 continue
             self._cases[case].first_seen = self._cases[case].first_seen or now
-            case_findings.append((case, finding, self._coverage.get(row, k)))
-        waiting = {
-            case: cluster
-            for case, cluster in self._ready.items()
-            if self._case_rows.row_at(case, k) is not None
-        }
-        self._ready = waiting
-        if case_findings:
-            self._decide(k, now, case_findings, Counter(waiting.values()))
+            due.append((case, row))
+        self._ready = {case: ready for case, ready in self._ready.items() if ready.until >= k}
+        if due:
+            findings = self._past.findings([row for _, row in due])
+            case_findings = [
+                (case, finding, self._coverage.get(row, k))
+                for (case, row), finding in zip(due, findings, strict=True)
+            ]
+            waiting = Counter(ready.cluster for ready in self._ready.values())
+            self._decide(k, now, case_findings, waiting)
 
     def _decide(
         self,
@@ -243,7 +250,9 @@ class _Replay:
             for cluster, reason in find_excesses(self._policy, counts, usage_before).items()
             if cluster not in aborted
         }
-        self._ready |= {case: cluster for case, cluster in ready.items() if cluster in aborted}
+        for case, cluster in ready.items():
+            if cluster in aborted:
+                self._wait_ready(k, case, cluster)
         self._abort(k, now, aborted, [case for case, d, _ in decided if d.subject[0] in aborted])
         tracker = BudgetTracker(self._policy, usage, self._counted, now)
         admitted = [
@@ -301,7 +310,7 @@ class _Replay:
             if reason.gate not in _EARLIER_STAGES and (ready or reason.gate not in CAPACITY_GATES):
                 self._blocked[reason.gate, _get_rule(reason)].add(case)
         if ready:
-            self._ready[case] = decision.subject[0]
+            self._wait_ready(k, case, decision.subject[0])
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, to_micros(decision.next_at))
         elif self._may_open(facts.finding, decision):
@@ -311,6 +320,9 @@ class _Replay:
             # Strictly after: a change at an evaluation's own time is known only at the next
             # evaluation.
             self._wake(case, edge + 1)
+
+    def _wait_ready(self, k: int, case: int, cluster: str) -> None:
+        self._ready[case] = _ReadyCase(cluster, self._case_rows.found_until(case, k))
 
     def _may_open(self, finding: Finding, decision: Decision) -> bool:
         """Return whether a step may be allowed at the next evaluation with the same row.

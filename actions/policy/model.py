@@ -193,4 +193,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def stage(self, step: Step) -> Stage | None:
         """Return its stage of this step; None = it has none."""
-        return next((candidate for candidate in self.stages if candidate.step == step), None)
+        for candidate in self.stages:
+            if candidate.step == step:
+                return candidate
+        return None
