@@ -44,7 +44,7 @@ def reserve(
 def add_amounts(total: Amounts, amounts: Mapping[str, Fraction]) -> None:
     """Add amounts to a total, resource by resource."""
     for name, value in amounts.items():
-        total[name] = total.get(name, Fraction(0)) + value
+        total[name] = total[name] + value if name in total else value
 
 
 def _raise_to(total: Amounts, amounts: Mapping[str, Fraction]) -> None:

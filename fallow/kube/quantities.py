@@ -83,12 +83,13 @@ def is_same_value(left: Any, right: Any) -> bool:
 
 def parse_milli(value: Fraction | None) -> int | None:
     """Return thousandths, rounded up as Kubernetes does."""
-    return None if value is None else math.ceil(value * 1000)
+    # Of the two integers: a product of fractions is reduced first, which takes eight times as long.
+    return None if value is None else -(-value.numerator * 1000 // value.denominator)
 
 
 def parse_whole(value: Fraction | None) -> int | None:
     """Return the integer, rounded up as Kubernetes does."""
-    return None if value is None else math.ceil(value)
+    return None if value is None else -(-value.numerator // value.denominator)
 
 
 def _parse_value(value: Any) -> Fraction | None:

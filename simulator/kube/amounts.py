@@ -84,7 +84,7 @@ def _get_amounts(container: Mapping[str, Any], side: str) -> Amounts:
 
 def _add(into: Amounts, more: Amounts) -> None:
     for key, value in more.items():
-        into[key] = into.get(key, Fraction(0)) + value
+        into[key] = into[key] + value if key in into else value
 
 
 def _raise_to(into: Amounts, other: Amounts) -> None:

@@ -44,15 +44,15 @@ def canonicalize(kind: ApiKind, new: Object, old: Mapping[str, Any]) -> Object:
 
 
 def _rewrite(value: Any) -> Any:
-    if isinstance(value, str):
+    if value is None or isinstance(value, (str, int, float)):  # most values; known faster
         return value
     if isinstance(value, list):
         return [_rewrite(v) for v in value]
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):
         return value
     out = {}
     for key, inner in value.items():
-        if key in _LISTS and isinstance(inner, Mapping):
+        if key in _LISTS and isinstance(inner, (dict, Mapping)):
             out[key] = {k: _write_quantity(v) for k, v in inner.items()}
         elif key in _ALONE:
             out[key] = _write_quantity(inner)
@@ -63,8 +63,10 @@ def _rewrite(value: Any) -> Any:
 
 def _write_quantity(value: Any) -> Any:
     """Return a quantity in canonical form; a text that is no quantity is left to validation."""
+    if isinstance(value, str):
+        return write_canonical(value) or value
     if isinstance(value, Mapping):  # a device's capacity: {"value": "80Gi"}
         return {k: _write_quantity(v) if k == "value" else v for k, v in value.items()}
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return write_canonical(value) or value

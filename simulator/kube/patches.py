@@ -57,9 +57,10 @@ def copy_json(value: Any) -> Any:
 
 
 def _merge(old: Any, patch: Any) -> Any:
-    if not isinstance(patch, Mapping):
+    # Plain types are known faster than an abstract one.
+    if isinstance(patch, (str, int, float, list)) or not isinstance(patch, (dict, Mapping)):
         return patch
-    out = dict(old) if isinstance(old, Mapping) else {}
+    out = dict(old) if isinstance(old, (dict, Mapping)) else {}
     for key, value in patch.items():
         if value is None:
             out.pop(key, None)

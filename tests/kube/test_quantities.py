@@ -1,11 +1,13 @@
 """Kubernetes quantities are read exactly."""
 
+import math
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.kube.pod_requests import add_amounts
 from fallow.kube.quantities import (
     is_same_value,
     parse_milli,
@@ -182,3 +184,18 @@ def test_values_are_the_same_exactly_when_their_numbers_are(
 )
 def test_what_is_no_quantity_is_compared_as_it_is(one: object, other: object, equal: bool) -> None:
     assert is_same_value(one, other) is equal
+
+
+@given(st.fractions())
+def test_rounding_up_is_that_of_the_fraction(value: Fraction) -> None:
+    assert parse_milli(value) == math.ceil(value * 1000)
+    assert parse_whole(value) == math.ceil(value)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.fractions())))
+def test_amounts_add_up_by_resource(parts: list[dict[str, Fraction]]) -> None:
+    total: dict[str, Fraction] = {}
+    for part in parts:
+        add_amounts(total, part)
+    names = {name for part in parts for name in part}
+    assert total == {n: sum((p.get(n, Fraction(0)) for p in parts), Fraction(0)) for n in names}
