@@ -5,14 +5,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
-from fallow.protocols import Views
 from fallow.settings import Settings
 from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse import signals
 from warehouse.dirty import find_hours_end, mark_hours
 from warehouse.pricing import PRICES
-from warehouse.signals import BUCKET_S
+from warehouse.signals import BUCKET_S, FleetDevices
 from warehouse.steps import compose_query
 
 if TYPE_CHECKING:
@@ -69,12 +68,13 @@ def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
         UsageError: `step` is neither 1h nor 5m.
     """
     whole = align_window(window, step)
-    signals.write_signals(wh, widen_to_startups(wh.settings, whole))
+    fleet = signals.read_fleet(wh)
+    signals.write_signals(wh, widen_to_startups(wh.settings, whole), fleet)
     return sum(
         wh.derive(
             "ledger", compose_query(STEPS), LAST_STEP, build_parameters(chunk, wh.settings, step)
         )
-        for chunk in whole.chunks(compute_stride(wh, step))
+        for chunk in whole.chunks(compute_stride(fleet, step))
     )
 
 
@@ -108,10 +108,9 @@ def withdraw_future_hours(wh: "Warehouse") -> int:
     return int(row["n"])
 
 
-def compute_stride(views: Views, step: str = "1h") -> timedelta:
+def compute_stride(fleet: FleetDevices, step: str = "1h") -> timedelta:
     """Return the time one statement processes, in whole hours: less for a larger fleet."""
-    devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
-    hours = DEVICE_HOURS // max(1, devices) * SIZES[step] // 3600
+    hours = DEVICE_HOURS // max(1, fleet.devices) * SIZES[step] // 3600
     return timedelta(hours=max(1, hours))
 
 

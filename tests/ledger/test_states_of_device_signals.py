@@ -323,14 +323,18 @@ def test_devices_in_parts_have_the_states_of_all_at_once(
         assert {row["device"] for row in at_once} == set(shown)
         one_device = len(at_once) // len(shown)
         monkeypatch.setattr(signals, "DEVICE_BUCKETS", 2 * one_device)
-        assert signals.count_parts(warehouse, whole) == 4
+        assert signals.count_parts(signals.read_fleet(warehouse), whole) == 4
         ranges = signals.list_device_ranges(warehouse, 4)
         assert [r.last_device for r in ranges[:-1]] == ["GPU-01", "GPU-03", "GPU-05"]
         parts = [signals.derive_signals(warehouse, whole, r) for r in ranges]
         assert [len(set(part["device"].to_pylist())) for part in parts] == [1, 2, 2, 2]
-        with mock.patch.object(signals, "learn_bands", wraps=signals.learn_bands) as learned:
+        with (
+            mock.patch.object(signals, "learn_bands", wraps=signals.learn_bands) as learned,
+            mock.patch.object(signals, "read_fleet", wraps=signals.read_fleet) as counted,
+        ):
             signals.write_signals(warehouse, whole)
         assert learned.call_count == 1, "once for all parts"
+        assert counted.call_count == 1, "once for all windows and parts"
         assert read_signals(warehouse) == at_once
         monkeypatch.setattr(files, "FILE_ROWS", 1)
         for _ in range(2):  # the second replaces the rows of the files of the first
@@ -359,13 +363,13 @@ def test_a_window_is_one_pass_up_to_the_bound_and_three_days_at_least(
     with Warehouse.open(settings, write=True) as warehouse:
         warehouse.ingest([batch(hours)])
         pipeline.account(warehouse, Window(T, T + timedelta(hours=1)))
-        day = Window(T, T + timedelta(hours=24))
+        day, fleet = Window(T, T + timedelta(hours=24)), signals.read_fleet(warehouse)
         for bound, wanted in ((3 * 288, 1), (3 * 288 - 1, 2), (100, 9), (1, 864)):
             monkeypatch.setattr(signals, "DEVICE_BUCKETS", bound)
-            assert signals.count_parts(warehouse, day) == wanted
-            assert signals.compute_stride(warehouse) == timedelta(days=3)
+            assert signals.count_parts(fleet, day) == wanted
+            assert signals.compute_stride(fleet) == timedelta(days=3)
         monkeypatch.setattr(signals, "DEVICE_BUCKETS", 3 * 12 * 73)
-        assert signals.compute_stride(warehouse) == timedelta(hours=73)
+        assert signals.compute_stride(fleet) == timedelta(hours=73)
         everything = signals.list_device_ranges(warehouse, 864)
         assert len(everything) <= 3 + 1
         assert everything[0].first_device == ""

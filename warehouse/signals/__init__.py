@@ -82,22 +82,38 @@ class DeviceRange(msgspec.Struct, frozen=True):
         return msgspec.structs.asdict(self)
 
 
+class FleetDevices(msgspec.Struct, frozen=True):
+    """What decides how much of a fleet one statement reads."""
+
+    devices: int
+    longest_interval_s: float | None
+    """The longest scrape interval of its devices, where some is known."""
+
+
 ALL_DEVICES = DeviceRange("", "\U0010ffff")
 WRITTEN = (
     "bucket >= $since AND bucket < $until AND device >= $first_device AND device < $last_device"
 )
 
 
-def write_signals(wh: "Warehouse", window: Window) -> int:
+def read_fleet(views: Views) -> FleetDevices:
+    """Return the size of the fleet, of all its devices so far."""
+    sql = "SELECT count(*) AS devices, max(interval_s)::DOUBLE AS longest_interval_s FROM device"
+    return msgspec.convert(views.query(sql).to_pylist()[0], FleetDevices)
+
+
+def write_signals(wh: "Warehouse", window: Window, fleet: FleetDevices | None = None) -> int:
     """Write the `signal` rows of a window of whole five minutes; return how many.
 
-    Read: rollup_5m, rollup_1h, allocation, device. A repeated call gives the same rows.
+    Read: rollup_5m, rollup_1h, allocation, device. A repeated call gives the same rows. `fleet`:
+    its size, where it is known.
     """
-    count = 0
-    for chunk in window.chunks(compute_stride(wh)):
-        bands = learn_bands(wh, _widen(wh, chunk), wh.settings.ledger.idle_threshold)
-        for devices in list_device_ranges(wh, count_parts(wh, chunk)):
-            rows = derive_signals(wh, chunk, devices, bands)
+    count, fleet = 0, fleet or read_fleet(wh)
+    for chunk in window.chunks(compute_stride(fleet)):
+        around = _widen(chunk, fleet, wh.settings)
+        bands = learn_bands(wh, around, wh.settings.ledger.idle_threshold)
+        for devices in list_device_ranges(wh, count_parts(fleet, chunk)):
+            rows = _derive_part(wh, chunk, devices, around, bands)
             span = {**chunk.bounds(), **devices.bounds()}
             count += wh.replace("signal", rows, WRITTEN, span, is_sorted=True)
     return count
@@ -107,16 +123,18 @@ def derive_signals(
     wh: "Warehouse",
     window: Window,
     devices: DeviceRange = ALL_DEVICES,
-    bands: pl.DataFrame | None = None,
 ) -> pa.Table:
-    """Return the `signal` rows of a window and of some devices, in the table's order.
+    """Return the `signal` rows of a window and of some devices, in the table's order."""
+    around = _widen(window, read_fleet(wh), wh.settings)
+    bands = learn_bands(wh, around, wh.settings.ledger.idle_threshold)
+    return _derive_part(wh, window, devices, around, bands)
 
-    `bands`: the idle bands of the window and its context, where they are known.
-    """
+
+def _derive_part(
+    wh: "Warehouse", window: Window, devices: DeviceRange, around: Window, bands: pl.DataFrame
+) -> pa.Table:
+    """Return what `derive_signals` returns; `around` is the window with its context."""
     settings = wh.settings
-    around = _widen(wh, window)
-    if bands is None:
-        bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     parameters: dict[str, Any] = {
         **around.bounds(),
         **devices.bounds(),
@@ -217,15 +235,15 @@ def list_hours(window: Window) -> list[datetime]:
     return [first + n * HOUR for n in range(count)]
 
 
-def compute_stride(views: Views) -> timedelta:
+def compute_stride(fleet: FleetDevices) -> timedelta:
     """Return the time that one pass classifies, in whole hours."""
-    hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, _count_devices(views))
+    hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, fleet.devices)
     return timedelta(hours=min(max(LEAST_HOURS, hours), MOST_HOURS))
 
 
-def count_parts(views: Views, window: Window) -> int:
+def count_parts(fleet: FleetDevices, window: Window) -> int:
     """Return in how many parts of the devices a window is classified: each is one pass."""
-    rows = _count_devices(views) * round(window.seconds / BUCKET_S)
+    rows = fleet.devices * round(window.seconds / BUCKET_S)
     return max(1, -(-rows // DEVICE_BUCKETS))
 
 
@@ -242,21 +260,12 @@ def list_device_ranges(views: Views, parts: int) -> list[DeviceRange]:
     return [DeviceRange(first, last) for first, last in pairwise(ends)]
 
 
-def _count_devices(views: Views) -> int:
-    return int(views.query("SELECT count(*) AS n FROM device")["n"][0].as_py())
-
-
-def _widen(wh: "Warehouse", window: Window) -> Window:
+def _widen(window: Window, fleet: FleetDevices, settings: Settings) -> Window:
     """Return a window with the context that its states need."""
-    context = _compute_context(wh, wh.settings)
-    return Window(window.start - context, window.end + context)
-
-
-def _compute_context(views: Views, settings: Settings) -> timedelta:
-    longest_interval_s = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
-    wanted = timedelta(seconds=READINGS * (longest_interval_s or 60.0))
+    wanted = timedelta(seconds=READINGS * (fleet.longest_interval_s or 60.0))
     # The longest idle time that a state requires, and the time searched before and after it.
     longest = max(settings.idle.min_duration, settings.ledger.idle_stretch) + 2 * HOUR
     context = min(max(CONTEXT, wanted, longest), LONGEST_CONTEXT)
     # Whole buckets, so that the rows of a window do not depend on where another window began.
-    return timedelta(seconds=-(-context.total_seconds() // BUCKET_S) * BUCKET_S)
+    context = timedelta(seconds=-(-context.total_seconds() // BUCKET_S) * BUCKET_S)
+    return Window(window.start - context, window.end + context)

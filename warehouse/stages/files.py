@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warehouse.catalog import CatalogLocation, quote_literal
@@ -193,22 +192,27 @@ def write_sorted(
 
 
 def _split_partitions(table: str, rows: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
-    """Yield the units of each partition and its rows."""
+    """Yield the units of each partition and its rows; rows that lie together are not copied."""
     units = [unit.partition("(")[0] for unit in get_storage(table).partition]
     if not rows.num_rows:
         return
     if not units:
         yield {}, rows
         return
-    times = rows.column(str(get_storage(table).time_column))
-    values = pa.table({unit: getattr(pc, unit)(times) for unit in units})
-    partitions = values.group_by(units, use_threads=False).aggregate([]).to_pylist()
-    if len(partitions) == 1:
-        yield partitions[0], rows
-        return
-    for keys in partitions:
-        here = reduce(pc.and_, (pc.equal(values[unit], value) for unit, value in keys.items()))
-        yield keys, rows.filter(here)
+    times = rows.column(str(get_storage(table).time_column)).to_numpy()
+    # The last unit is the smallest: its number since 1970 distinguishes partitions.
+    numbers = times.astype(f"datetime64[{units[-1][0].upper()}]")
+    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    ends = np.append(starts[1:], len(numbers))
+    partitions = dict.fromkeys(numbers[starts].tolist())
+    for first in partitions:
+        keys = {unit: int(getattr(first, unit)) for unit in units}
+        here = numbers[starts] == np.datetime64(first)
+        if here.sum() == 1:
+            place = int(here.argmax())
+            yield keys, rows.slice(starts[place], ends[place] - starts[place])
+        else:
+            yield keys, rows.filter(pa.array(numbers == np.datetime64(first)))
 
 
 def register_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> int:

@@ -73,15 +73,16 @@ def write_ledger_stage(
     if runner is None and not is_sliced(warehouse.settings):
         return write_ledger(warehouse, window)
     whole = align_window(window, "1h")
-    slices = cut_window(whole, compute_stride(warehouse))
+    fleet = signals.read_fleet(warehouse)
+    slices = cut_window(whole, compute_stride(fleet))
     if len(slices) <= 1:
         return write_ledger(warehouse, window)
     before = read_inputs(warehouse, whole)
     early = widen_to_startups(warehouse.settings, whole)
     signal_slices = [
         replace(hours, part=n, parts=parts)
-        for hours in cut_window(early, signals.compute_stride(warehouse))
-        for parts in [signals.count_parts(warehouse, _get_window(hours))]
+        for hours in cut_window(early, signals.compute_stride(fleet))
+        for parts in [signals.count_parts(fleet, _get_window(hours))]
         for n in range(parts)
     ]
     try:
