@@ -193,23 +193,28 @@ def _find_states(samples: DeviceSamples, states: pa.Table) -> np.ndarray[Any, An
     """Return, per sample, the `NAMED`, `LOW` and `FROZEN` bits of its five minutes; 0 = no row.
 
     Each device and five minutes has a place of its own, so that millions of rows need no order.
+    Devices without samples share the places behind the others.
     """
-    bucket_us = BUCKET_S * MICRO
-    first = int(samples.at.min()) // bucket_us
-    wide = int(samples.at.max()) // bucket_us - first + 1
-    place = np.cumsum(np.diff(samples.device, prepend=samples.device[0]) != 0)
-    line = np.full(int(samples.device[-1]) + 1, -1)
-    line[samples.device] = place
-    device, bucket = states["device"].to_numpy(), states["bucket_us"].to_numpy() // bucket_us
-    inside = (device < len(line)) & (bucket >= first) & (bucket < first + wide)
-    inside[inside] = line[device[inside]] >= 0
-    at = line[device[inside]] * wide + bucket[inside] - first
-    bits = np.zeros((int(place[-1]) + 1) * wide, dtype=np.uint8)
-    bits[at] = NAMED
-    for name, bit in (("low", LOW), ("frozen", FROZEN)):
-        bits[at[states[name].to_numpy()[inside]]] |= bit
-    of_samples: np.ndarray[Any, Any] = bits[place * wide + samples.at // bucket_us - first]
-    return of_samples
+    of_samples = samples.at // (BUCKET_S * MICRO)
+    if not states.num_rows:
+        return np.zeros(len(samples), dtype=np.uint8)
+    device, five_minutes, bits = (states[name].to_numpy() for name in _STATE_COLUMNS)
+    first = min(int(of_samples.min()), int(five_minutes.min()))
+    wide = max(int(of_samples.max()), int(five_minutes.max())) - first + 1
+    begins = np.flatnonzero(np.diff(samples.device, prepend=-1))
+    devices = max(int(samples.device[-1]), int(device.max())) + 1
+    origin = np.full(devices, len(begins) * wide - first)
+    origin[samples.device[begins]] = np.arange(len(begins)) * wide - first
+    at = origin[device] + five_minutes
+    table = np.zeros((len(begins) + 1) * wide, dtype=np.uint8)
+    table[at] = NAMED
+    for bit in (LOW, FROZEN):
+        table[at[bits & bit != 0]] |= bit
+    state: np.ndarray[Any, Any] = table[origin[samples.device] + of_samples]
+    return state
+
+
+_STATE_COLUMNS = ("device", "five_minutes", "bits")
 
 
 def load_statement(chosen: SampleQuery) -> str:

@@ -1,7 +1,8 @@
 -- Per workload the hours in which it had devices allocated, in no order, and whether it was active
 -- in them: a device from the exit threshold on, a busy or recently used kernel, or served requests.
 -- An item of `hours` is 2 * (hours since 1970), and 1 more where it was active: they are millions,
--- and with four names each they cost more than all of the rest.
+-- and with four names each they cost more than all of the rest. So the number of a workload and an
+-- hour is one integer (`hour_key`), and `last_hour` is the last whole one of an allocation.
 WITH holders AS (
     SELECT
         cluster,
@@ -11,7 +12,7 @@ WITH holders AS (
         pod,
         device,
         start AS from_at,
-        coalesce("end", $until) AS to_at,
+        least(coalesce("end", $until), $until) - INTERVAL 1 HOUR AS last_hour,
         dense_rank() OVER (ORDER BY cluster, namespace, workload_kind, workload) AS number
     FROM allocation
     WHERE start < $until AND coalesce("end", $until) > $since
@@ -19,17 +20,17 @@ WITH holders AS (
 
 device_hours AS (
     SELECT
-        a.number,
-        r.bucket,
-        max(coalesce(r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0, false)) AS computes
+        (a.number << 32) + epoch_us(r.bucket) // 3600000000 AS hour_key,
+        coalesce(
+            bool_or(r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0), false
+        ) AS computes
     FROM holders AS a
     INNER JOIN rollup_1h AS r
         ON
             a.cluster = r.cluster AND a.device = r.device
-            AND a.from_at <= r.bucket AND a.to_at >= r.bucket + INTERVAL 1 HOUR
-    WHERE r.bucket >= $since AND r.bucket + INTERVAL 1 HOUR <= $until
-    GROUP BY a.number, r.bucket
-    HAVING sum(r.act_n) > 0
+            AND a.from_at <= r.bucket AND a.last_hour >= r.bucket
+    WHERE r.bucket >= $since AND r.bucket < $until AND r.act_n > 0
+    GROUP BY hour_key
 ),
 
 pods AS (
@@ -42,9 +43,7 @@ pods AS (
 ),
 
 intents AS (
-    SELECT
-        p.number,
-        time_bucket(INTERVAL 1 HOUR, n.ts) AS bucket
+    SELECT (p.number << 32) + epoch_us(n.ts) // 3600000000 AS hour_key
     FROM notebook_sample AS n
     INNER JOIN pods AS p ON n.cluster = p.cluster AND n.namespace = p.namespace AND n.pod = p.pod
     WHERE
@@ -55,9 +54,7 @@ intents AS (
             OR n.last_terminal_activity > n.ts - INTERVAL 10 MINUTE
         )
     UNION
-    SELECT
-        p.number,
-        time_bucket(INTERVAL 1 HOUR, s.ts) AS bucket
+    SELECT (p.number << 32) + epoch_us(s.ts) // 3600000000 AS hour_key
     FROM pod_sample AS s
     INNER JOIN pods AS p ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
     WHERE s.ts >= $since AND s.ts < $until AND s.requests_per_s > 0
@@ -75,14 +72,14 @@ workloads AS (
 
 lists AS (
     SELECT
-        h.number,
+        h.hour_key >> 32 AS number,
         list(
-            2 * (epoch_us(h.bucket) // 3600000000)
-            + CASE WHEN h.computes OR i.bucket IS NOT null THEN 1 ELSE 0 END
+            2 * (h.hour_key & 4294967295)
+            + CASE WHEN h.computes OR i.hour_key IS NOT null THEN 1 ELSE 0 END
         ) AS hours
     FROM device_hours AS h
-    LEFT JOIN intents AS i ON h.number = i.number AND h.bucket = i.bucket
-    GROUP BY h.number
+    LEFT JOIN intents AS i ON h.hour_key = i.hour_key
+    GROUP BY h.hour_key >> 32
 )
 
 SELECT

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.idle.samples import FROZEN, LOW, NAMED
 from analyzers.queries import compose_steps, load_sql
 from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
 from warehouse.steps import ACTIVE_SAMPLE
@@ -177,7 +178,8 @@ def test_states_are_read_where_a_bucket_is_not_idle_throughout(
     columns: dict[str, Any], expected: list[tuple[bool, bool]]
 ) -> None:
     rows = query(load_sql("idle/states"), {**WINDOW, **DEVICE}, signal=[signal_row(**columns)])
-    assert [(r["low"], r["frozen"]) for r in rows] == expected
+    assert [(r["bits"] & LOW != 0, r["bits"] & FROZEN != 0) for r in rows] == expected
+    assert all(r["bits"] & NAMED for r in rows)
 
 
 NAMES = {"cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w"}

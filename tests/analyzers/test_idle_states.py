@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analyzers.idle.samples import MEASURES, add_states
+from analyzers.idle.samples import FROZEN, LOW, MEASURES, NAMED, _find_states, add_states
 from warehouse.signals.runs import (
     BUSY,
     CONFLICT,
@@ -37,9 +39,9 @@ def samples(at_s: list[int], device: list[int], kind: list[int], **columns: Any)
 
 
 def states(*rows: tuple[int, int, bool, bool]) -> Any:
-    """Return rows of `states.sql`: the device, the bucket's number, frozen, low."""
-    schema = {"device": pl.Int64, "bucket_us": pl.Int64, "frozen": pl.Boolean, "low": pl.Boolean}
-    data = [(d, b * BUCKET, frozen, low) for d, b, frozen, low in rows]
+    """Return rows of `states.sql` for the device, the bucket's number, frozen, low."""
+    schema = {"device": pl.Int32, "five_minutes": pl.Int32, "bits": pl.UInt8}
+    data = [(d, b, NAMED + LOW * low + FROZEN * frozen) for d, b, frozen, low in rows]
     return pl.DataFrame(data, schema=schema, orient="row").to_arrow()
 
 
@@ -95,3 +97,21 @@ def test_states_of_buckets_without_samples_change_nothing() -> None:
     made = read(samples([600], [0], [IDLE]), (0, 2, False, True), (0, 3, False, True))
     assert made.kind.tolist() == [CONFLICT]
     assert len(read(samples([], [], []), (0, 0, False, True))) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), min_size=1),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(-3, 15), st.booleans(), st.booleans())),
+)
+def test_states_are_placed_as_by_a_loop_over_the_rows(
+    places: list[tuple[int, int]], rows: list[tuple[int, int, bool, bool]]
+) -> None:
+    """Devices may lack samples, rows or both; a bucket may have a row of each holder."""
+    places = sorted(places)
+    made = samples([300 * b for _, b in places], [d for d, _ in places], [IDLE] * len(places))
+    found = _find_states(made, states(*rows))
+    bits: dict[tuple[int, int], int] = {}
+    for device, bucket, frozen, low in rows:
+        place = device, bucket
+        bits[place] = bits.get(place, 0) | NAMED | LOW * low | FROZEN * frozen
+    assert found.tolist() == [bits.get(place, 0) for place in places]
