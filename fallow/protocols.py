@@ -156,10 +156,6 @@ class PastFindings(Protocol):
         """Return the finding of a row as the analyzer would have found it then."""
         ...
 
-    def findings(self, rows: Sequence[int]) -> list[Finding]:
-        """Return the findings of several rows, in their order."""
-        ...
-
 
 @runtime_checkable
 class Replayable(Protocol):

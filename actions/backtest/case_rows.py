@@ -5,8 +5,6 @@ is first found, when one of its values changes other than by growing, and when a
 threshold of the policy.
 """
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +12,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from actions.plan import Subject
 from actions.policy.matching import is_any_match
 from actions.policy.model import Match, Policy
 
 DAY_US = 86_400 * 1_000_000
 _STATIC = ("cluster", "namespace", "workload_kind", "kind")
-_SUBJECT = ("cluster", "namespace", "workload_kind", "workload")
 
 
 class CaseRows:
@@ -37,17 +33,13 @@ class CaseRows:
         frame = _mark_changes(frame.sort("case", "k"), match, policy.reversals.rate)
         self.row = frame["row"].to_numpy().astype(np.int64)
         self.k = frame["k"].to_numpy()
-        self._frame = frame.select("row", "k", *_SUBJECT, "start", "end")
+        self._frame = frame
         ids = frame["case"].to_numpy()
         starts = np.flatnonzero(np.diff(ids, prepend=-1)) if len(ids) else np.empty(0, np.int64)
         self.count = len(starts)
-        self._first = starts
-        high = np.append(starts[1:], len(ids)) if len(starts) else starts
-        self._last = high - 1
-        # Bisection over an array of Python's own makes no NumPy object per comparison.
-        self._k = array("q", self.k.astype(np.int64).tobytes())
-        self._run_end = _find_run_ends(ids, self.k)
-        number = np.repeat(np.arange(self.count), high - starts)
+        self._low = starts
+        self._high = np.append(starts[1:], len(ids)) if len(starts) else starts
+        number = np.repeat(np.arange(self.count), self._high - self._low)
         changed = frame["changed"].to_numpy()
         self.at: list[list[int]] = [[] for _ in range(turn_count)]
         for turn, case in zip(self.k[changed].tolist(), number[changed].tolist(), strict=True):
@@ -55,42 +47,22 @@ class CaseRows:
 
     def row_at(self, case: int, k: int) -> int | None:
         """Return the row of a case at an evaluation; None = the case was not found then."""
-        position = self._find_position(case, k)
-        return None if position is None else int(self.row[position])
-
-    def found_until(self, case: int, k: int) -> int:
-        """Return the last evaluation up to which a case, found at `k`, was found at each one."""
-        position = self._find_position(case, k)
-        return -1 if position is None else int(self._run_end[position])
-
-    def _find_position(self, case: int, k: int) -> int | None:
-        low, high = int(self._first[case]), int(self._last[case]) + 1
-        position = bisect_left(self._k, k, low, high)
-        return position if position < high and self._k[position] == k else None
-
-    def subjects(self) -> list[Subject]:
-        """Return the object of each case, in the form of decisions."""
-        names = self._frame[self._first].select("cluster", "workload_kind", "namespace", "workload")
-        return names.rows()
+        low, high = self._low[case], self._high[case]
+        position = low + int(np.searchsorted(self.k[low:high], k))
+        return int(self.row[position]) if position < high and self.k[position] == k else None
 
     def spans(self) -> pl.DataFrame:
         """Return each row's number, evaluation, workload, and window in microseconds."""
-        return self._frame
+        return self._frame.select(
+            "row", "k", "cluster", "namespace", "workload_kind", "workload", "start", "end"
+        )
 
     def lasts(self) -> pl.DataFrame:
         """Return for each case its workload and the time at which it ended."""
-        last = self._frame[self._last] if self.count else self._frame
+        last = self._frame[self._high - 1] if self.count else self._frame
         return last.select(
             "cluster", "namespace", "workload_kind", "workload", since="end"
         ).with_row_index("case_id")
-
-
-def _find_run_ends(cases: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Return, per row, the last evaluation of the rows without a gap in its case."""
-    is_last = np.append((np.diff(cases) != 0) | (np.diff(k) != 1), True)[: len(k)]
-    lasts = np.flatnonzero(is_last)
-    ends: np.ndarray = k[np.repeat(lasts, np.diff(lasts, prepend=-1))]
-    return ends
 
 
 def _select_possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:

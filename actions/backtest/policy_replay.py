@@ -85,13 +85,6 @@ class _WorkloadProgress:
         self.stopped_until: float = 0.0
 
 
-class _ReadyCase(NamedTuple):
-    """A case that waits for a budget: its cluster, and the last evaluation that still finds it."""
-
-    cluster: str
-    until: int
-
-
 def build_enforced_policy(policy: Policy) -> Policy:
     """Return a policy in its enforcing form: the back-test evaluates that form."""
     return msgspec.structs.replace(policy, mode="enforce")
@@ -163,8 +156,8 @@ class _Replay:
         self._due = self._case_rows.at
         self._cases: dict[int, _CaseProgress] = defaultdict(_CaseProgress)
         self._workloads: dict[Subject, _WorkloadProgress] = defaultdict(_WorkloadProgress)
-        self._subjects = self._case_rows.subjects()
-        self._ready: dict[int, _ReadyCase] = {}
+        # The cluster of each case that waits for a budget.
+        self._ready: dict[int, str] = {}
         self._counted: list[CountedAction] = []
         self._stops: list[tuple[int, BacktestStop]] = []
         self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -198,27 +191,27 @@ class _Replay:
 
     def _turn(self, k: int) -> None:
         now = self._turn_times[k]
-        due = []
+        case_findings = []
         for case in sorted(set(self._due[k])):
             row = self._case_rows.row_at(case, k)
             self._ready.pop(case, None)
             if row is None:
                 continue
-            until = self._workloads[self._subjects[case]].stopped_until
+            finding = self._past.finding(row)
+            until = self._workloads[_get_subject(finding)].stopped_until
             if until > self._at[k]:
                 self._wake(case, until)
                 continue
             self._cases[case].first_seen = self._cases[case].first_seen or now
-            due.append((case, row))
-        self._ready = {case: ready for case, ready in self._ready.items() if ready.until >= k}
-        if due:
-            findings = self._past.findings([row for _, row in due])
-            case_findings = [
-                (case, finding, self._coverage.get(row, k))
-                for (case, row), finding in zip(due, findings, strict=True)
-            ]
-            waiting = Counter(ready.cluster for ready in self._ready.values())
-            self._decide(k, now, case_findings, waiting)
+            case_findings.append((case, finding, self._coverage.get(row, k)))
+        waiting = {
+            case: cluster
+            for case, cluster in self._ready.items()
+            if self._case_rows.row_at(case, k) is not None
+        }
+        self._ready = waiting
+        if case_findings:
+            self._decide(k, now, case_findings, Counter(waiting.values()))
 
     def _decide(
         self,
@@ -250,9 +243,7 @@ class _Replay:
             for cluster, reason in find_excesses(self._policy, counts, usage_before).items()
             if cluster not in aborted
         }
-        for case, cluster in ready.items():
-            if cluster in aborted:
-                self._wait_ready(k, case, cluster)
+        self._ready |= {case: cluster for case, cluster in ready.items() if cluster in aborted}
         self._abort(k, now, aborted, [case for case, d, _ in decided if d.subject[0] in aborted])
         tracker = BudgetTracker(self._policy, usage, self._counted, now)
         admitted = [
@@ -310,7 +301,7 @@ class _Replay:
             if reason.gate not in _EARLIER_STAGES and (ready or reason.gate not in CAPACITY_GATES):
                 self._blocked[reason.gate, _get_rule(reason)].add(case)
         if ready:
-            self._wait_ready(k, case, decision.subject[0])
+            self._ready[case] = decision.subject[0]
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, to_micros(decision.next_at))
         elif self._may_open(facts.finding, decision):
@@ -320,9 +311,6 @@ class _Replay:
             # Strictly after: a change at an evaluation's own time is known only at the next
             # evaluation.
             self._wake(case, edge + 1)
-
-    def _wait_ready(self, k: int, case: int, cluster: str) -> None:
-        self._ready[case] = _ReadyCase(cluster, self._case_rows.found_until(case, k))
 
     def _may_open(self, finding: Finding, decision: Decision) -> bool:
         """Return whether a step may be allowed at the next evaluation with the same row.

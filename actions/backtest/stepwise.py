@@ -29,10 +29,6 @@ class StepwisePast:
         """Return the finding of a row."""
         return self._findings[row]
 
-    def findings(self, rows: Sequence[int]) -> list[Finding]:
-        """Return the findings of several rows, in their order."""
-        return [self._findings[row] for row in rows]
-
 
 def replay_analyzer(
     analyzer: Analyzer,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -114,23 +114,27 @@ def build_facts(
     if finding.kind == STALLED_JOB and until is not None:
         # Later samples of its devices do not count: after the hang ended they did not hang.
         until = min(until, finding.window.end)
-    pod_facts = fleet_state.summarize_pods(key, at, _summarize_pods)
+    uids = {p.workload_uid for p in pods}
     node = None if workload else fleet_state.nodes.get((cluster, finding.subject.workload))
-    queue, team = pod_facts.queue, finding.subject.team or pod_facts.team
+    uid = uids.pop() if len(uids) == 1 else None
+    queue = _get_single(p.queue for p in pods)
+    team = finding.subject.team or _get_single(p.team for p in pods)
     return Facts(
         finding=finding,
         recommendation=advice,
         at=now,
         gpus=_sum_gpus(finding, pods, allocations, node.gpu_count if node else None),
-        pods=fleet_state.summarize_allocations(key, end, _list_pods) if workload else None,
+        pods=_list_pods(allocations) if workload else None,
         models=_list_models(finding, allocations),
-        uid=node.uid if node else pod_facts.uid,
+        uid=node.uid if node else uid,
         owner=team or (None if workload else PLATFORM_TEAM),
         queue=queue,
-        labels=pod_facts.labels,
-        annotations=pod_facts.annotations,
-        namespace_annotations=pod_facts.namespace_annotations,
-        priority_class=pod_facts.priority_class,
+        labels=_intersect_common([p.label_map for p in pods]),
+        annotations=_merge_all(pods),
+        namespace_annotations=protecting.select_protections(
+            *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
+        ),
+        priority_class=_get_priority(pods),
         created_at=_find_creation(pods, node),
         seen_until=until,
         interval_s=interval,
@@ -147,33 +151,6 @@ def build_facts(
         pool_others=None if node is None else _count_pool_others(fleet_state, node, at),
         removes_node=_is_node_removed(fleet_state, key, allocations, end),
         incident=incidents.of(finding, allocations, pods) if incidents is not None else None,
-    )
-
-
-class _PodFacts(NamedTuple):
-    """What the pods of a workload tell of it."""
-
-    uid: str | None
-    queue: str | None
-    team: str | None
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    namespace_annotations: dict[str, str]
-    priority_class: str | None
-
-
-def _summarize_pods(pods: Sequence[PodRecord]) -> _PodFacts:
-    uids = {p.workload_uid for p in pods}
-    return _PodFacts(
-        uid=uids.pop() if len(uids) == 1 else None,
-        queue=_get_single(p.queue for p in pods),
-        team=_get_single(p.team for p in pods),
-        labels=_intersect_common([p.label_map for p in pods]),
-        annotations=_merge_all(pods),
-        namespace_annotations=protecting.select_protections(
-            *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
-        ),
-        priority_class=_get_priority(pods),
     )
 
 

@@ -378,8 +378,6 @@ def _select_counted(  # noqa: PLR0917  (one budget, and what counts against it)
     else:
         others = usage.clusters.keys() - {cluster}
         uses = [u for u in usage.uses if u.workload[0] not in others]
-    if not uses:
-        return []
     counted = [u for u in uses if u.at > since and (counts_all or u.policy == policy)]
     if case is None or not budget.each:
         return counted

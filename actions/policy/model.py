@@ -193,7 +193,4 @@ class Policy(msgspec.Struct, frozen=True):
 
     def stage(self, step: Step) -> Stage | None:
         """Return its stage of this step; None = it has none."""
-        for candidate in self.stages:
-            if candidate.step == step:
-                return candidate
-        return None
+        return next((candidate for candidate in self.stages if candidate.step == step), None)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from analyzers.idle import samples as source
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import SCHEMA, IdleJudgements, judge_window
-from analyzers.idle.rows import list_stretches, read_unknown_hours
+from analyzers.idle.rows import decode_stretch, list_stretches, read_unknown_hours
 from fallow.case_identity import TOLERANCE
 from fallow.errors import UsageError
 from fallow.idle_settings import IdleSettings
@@ -147,12 +147,8 @@ class IdlePast:
 
     def finding(self, row: int) -> Finding:
         """Return the finding of a row, as `find` would have returned it then."""
-        return self.findings([row])[0]
-
-    def findings(self, rows: Sequence[int]) -> list[Finding]:
-        """Return the findings of several rows, in their order."""
-        stretches = list_stretches(self._rows[rows])
-        return [self._judged.finding(stretch, self._settings) for stretch in stretches]
+        stretch = decode_stretch(self._rows.row(row, named=True))
+        return self._judged.finding(stretch, self._settings)
 
 
 _COLUMNS = frozenset(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -124,7 +123,18 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         "devices_idle": len(case.devices),
         "devices": list(case.devices[:MOST_NAMED]),
         "read_from": case.source,
-        "rule": dict(_describe_rule(settings)),
+        "rule": {
+            "threshold": settings.threshold,
+            "exit_threshold": settings.exit_threshold,
+            "exit_samples": settings.exit_samples,
+            "min_duration": format_duration(settings.min_duration.total_seconds()),
+            "service_duration": format_duration(settings.service_duration.total_seconds()),
+            "max_gap": format_duration(settings.max_gap.total_seconds())
+            if settings.max_gap
+            else "3 intervals",
+            "coverage": settings.coverage,
+            "power_margin_w": settings.power_margin_w,
+        },
     }
     vetoes = [why for name, why in VETOES.items() if getattr(case.signals, name)]
     if vetoes:
@@ -148,22 +158,6 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         details["idle_band_w"] = round(stretch.band_w, 1)
         details["idle_band"] = stretch.band
     return details
-
-
-@lru_cache(maxsize=16)
-def _describe_rule(settings: IdleSettings) -> dict[str, Any]:
-    return {
-        "threshold": settings.threshold,
-        "exit_threshold": settings.exit_threshold,
-        "exit_samples": settings.exit_samples,
-        "min_duration": format_duration(settings.min_duration.total_seconds()),
-        "service_duration": format_duration(settings.service_duration.total_seconds()),
-        "max_gap": format_duration(settings.max_gap.total_seconds())
-        if settings.max_gap
-        else "3 intervals",
-        "coverage": settings.coverage,
-        "power_margin_w": settings.power_margin_w,
-    }
 
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:

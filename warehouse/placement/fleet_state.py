@@ -6,10 +6,10 @@ that time.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,11 +17,9 @@ from fallow.action_models import PodRef
 from fallow.models import UNRESOLVED, Subject
 from fallow.protocols import Views
 from fallow.resources import read_text
-from warehouse.placement.active_rows import ActiveRows
 from warehouse.steps import POD_OWNERS, compose_query, load_step
 
 MICRO = 1_000_000
-S = TypeVar("S")
 WorkloadKey = tuple[str, str, str, str]
 """cluster, namespace, workload kind, workload"""
 NodeKey = tuple[str, str]
@@ -127,25 +125,14 @@ class FleetState:
         self._keys = frozenset(keys)
         self._requested: dict[datetime, dict[NodeKey, tuple[int, int]]] = {}
         self._edges: dict[WorkloadKey, list[int]] = {}
-        self._active_by_key: dict[WorkloadKey, ActiveRows[WorkloadAllocation]] = {}
-        self._active_by_device: dict[tuple[str, str], ActiveRows[WorkloadAllocation]] = {}
-        self._active_by_node: dict[NodeKey, ActiveRows[WorkloadAllocation]] = {}
-        self._active_pods: dict[WorkloadKey, ActiveRows[PodRecord]] = {}
 
-    def allocations_at(self, key: WorkloadKey, at: int) -> tuple[WorkloadAllocation, ...]:
+    def allocations_at(self, key: WorkloadKey, at: int) -> list[WorkloadAllocation]:
         """Return a workload's allocations just before a given time."""
-        return self._index_allocations(key).at(at)
-
-    def summarize_allocations(
-        self, key: WorkloadKey, at: int, summarize: Callable[[tuple[WorkloadAllocation, ...]], S]
-    ) -> S:
-        """Return what a pure function makes of the allocations of a workload, computed once."""
-        return self._index_allocations(key).summarize(at, summarize)
-
-    def _index_allocations(self, key: WorkloadKey) -> ActiveRows[WorkloadAllocation]:
-        if key not in self._active_by_key:
-            self._active_by_key[key] = _index_allocations(self._by_key.get(key, ()))
-        return self._active_by_key[key]
+        return [
+            allocation
+            for allocation in self._by_key.get(key, ())
+            if allocation.start < at <= allocation.end
+        ]
 
     def all_allocations(self, key: WorkloadKey) -> list[WorkloadAllocation]:
         """Return all allocations of a workload in the window."""
@@ -186,35 +173,25 @@ class FleetState:
     def _readiness_changes(self, node_key: tuple[str, str | None]) -> list[int]:
         return self._events.get((node_key[0], node_key[1] or ""), ([], []))[0]
 
-    def device_allocations_at(
-        self, device: tuple[str, str], at: int
-    ) -> tuple[WorkloadAllocation, ...]:
+    def device_allocations_at(self, device: tuple[str, str], at: int) -> list[WorkloadAllocation]:
         """Return the allocations of a device just before a given time."""
-        if device not in self._active_by_device:
-            self._active_by_device[device] = _index_allocations(self._by_device.get(device, ()))
-        return self._active_by_device[device].at(at)
+        return [
+            allocation
+            for allocation in self._by_device.get(device, ())
+            if allocation.start < at <= allocation.end
+        ]
 
-    def node_allocations_at(self, node_key: NodeKey, at: int) -> tuple[WorkloadAllocation, ...]:
+    def node_allocations_at(self, node_key: NodeKey, at: int) -> list[WorkloadAllocation]:
         """Return the allocations of a node's devices just before a given time."""
-        if node_key not in self._active_by_node:
-            self._active_by_node[node_key] = _index_allocations(self._by_node.get(node_key, ()))
-        return self._active_by_node[node_key].at(at)
+        return [
+            allocation
+            for allocation in self._by_node.get(node_key, ())
+            if allocation.start < at <= allocation.end
+        ]
 
-    def pods(self, key: WorkloadKey, at: int) -> tuple[PodRecord, ...]:
+    def pods(self, key: WorkloadKey, at: int) -> list[PodRecord]:
         """Return the pods of a workload that existed just before a given time."""
-        return self._index_pods(key).at(at)
-
-    def summarize_pods(
-        self, key: WorkloadKey, at: int, summarize: Callable[[tuple[PodRecord, ...]], S]
-    ) -> S:
-        """Return what a pure function makes of the pods of a workload at a time, computed once."""
-        return self._index_pods(key).summarize(at, summarize)
-
-    def _index_pods(self, key: WorkloadKey) -> ActiveRows[PodRecord]:
-        if key not in self._active_pods:
-            pods = self._pods_by_key.get(key, ())
-            self._active_pods[key] = ActiveRows(pods, [(p.begin, p.end) for p in pods])
-        return self._active_pods[key]
+        return [p for p in self._pods_by_key.get(key, ()) if p.begin < at <= p.end]
 
     def next_pod(self, key: WorkloadKey, at: int) -> int | None:
         """Return when the workload's next pod was created after a given time; None = no pod was."""
@@ -409,12 +386,6 @@ def _load_sql(name: str) -> str:
 def _read(text: str | None) -> dict[str, Any]:
     document = msgspec.json.decode(text) if text else {}
     return document if isinstance(document, dict) else {}
-
-
-def _index_allocations(
-    allocations: Sequence[WorkloadAllocation],
-) -> ActiveRows[WorkloadAllocation]:
-    return ActiveRows(allocations, [(h.start, h.end) for h in allocations])
 
 
 def _group_rows(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import hypothesis.strategies as st
-import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
 
 from actions.backtest.case_rows import CaseRows
 from actions.policy.model import Policy, ReversalLimit
@@ -52,23 +49,3 @@ def test_a_case_is_decided_again_where_a_return_becomes_too_probable(
     policy = Policy(name="p", reversals=ReversalLimit(rate=0.05))
     case_rows = CaseRows(build_rows(wanted, mark), policy, len(mark))
     assert [k for k, cases in enumerate(case_rows.at) if cases] == expected
-
-
-@given(st.lists(st.sets(st.integers(0, 9), min_size=1), max_size=4))
-def test_a_case_is_found_at_its_evaluations_and_until_a_gap(cases: list[set[int]]) -> None:
-    case = np.repeat(np.arange(len(cases)), [len(found) for found in cases])
-    k = [k for found in cases for k in sorted(found)]
-    table = build_rows(None, [0]).take(pa.array([0] * len(k), pa.int64()))
-    for name, values in (("case", case), ("k", k), ("workload", [f"w{n}" for n in case])):
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
-    case_rows = CaseRows(table, Policy(name="p"), 10)
-    places = [*zip(case.tolist(), k, strict=True)]
-    for number, found in enumerate(cases):
-        for turn in range(10):
-            expected = places.index((number, turn)) if turn in found else None
-            assert case_rows.row_at(number, turn) == expected
-            if turn in found:
-                missing = (later for later in range(turn, 11) if later not in found)
-                assert case_rows.found_until(number, turn) == next(missing) - 1
-    assert case_rows.subjects() == [("x", "x", "x", f"w{n}") for n in range(len(cases))]
