@@ -222,20 +222,13 @@ class _Replay:
     ) -> None:
         usage_before = self._fleets.at(k)
         self._counted = [u for u in self._counted if u.at > now - self._horizon]
-        clusters = {finding.subject.cluster for _, finding, _ in cases_found}
-        waiting = Counter({c: count for c, count in waiting.items() if c in clusters})
+        clusters = {case: finding.subject.cluster for case, finding, _ in cases_found}
+        waiting = Counter({c: n for c, n in waiting.items() if c in clusters.values()})
         aborted = find_excesses(self._policy, waiting, usage_before)
-        self._abort(k, now, aborted, [c for c, f, _ in cases_found if f.subject.cluster in aborted])
+        self._abort(k, now, aborted, clusters)
         cases_found = [each for each in cases_found if each[1].subject.cluster not in aborted]
-        surroundings = self._around(now, [finding for _, finding, _ in cases_found])
-        cases = [
-            (self._facts(case, finding, advice[0], now, surroundings, held_gpus=held_gpus), case)
-            for case, finding, held_gpus in cases_found
-            if (advice := recommend(finding))
-        ]
-        cases.sort(key=lambda each: rank_case(each[0]))
         usage = msgspec.structs.replace(usage_before, trusted=frozenset({self._policy.name}))
-        decided = [(case, *self._decided(case, facts, usage, now)) for facts, case in cases]
+        decided = self._decide_cases(cases_found, usage, now)
         ready = {case: d.subject[0] for case, d, _ in decided if is_ready(d)}
         counts = waiting + Counter(ready.values())
         aborted = {
@@ -244,7 +237,7 @@ class _Replay:
             if cluster not in aborted
         }
         self._ready |= {case: cluster for case, cluster in ready.items() if cluster in aborted}
-        self._abort(k, now, aborted, [case for case, d, _ in decided if d.subject[0] in aborted])
+        self._abort(k, now, aborted, {case: d.subject[0] for case, d, _ in decided})
         tracker = BudgetTracker(self._policy, usage, self._counted, now)
         admitted = [
             (case, tracker.admit(d, facts) if _is_allowed_act(d) else d, facts)
@@ -253,6 +246,22 @@ class _Replay:
         ]
         for case, decision, facts in admitted:
             self._apply(k, now, case, facts, decision)
+
+    def _decide_cases(
+        self,
+        cases_found: Sequence[tuple[int, Finding, WorkloadGpus | None]],
+        usage: BudgetUsage,
+        now: datetime,
+    ) -> list[tuple[int, Decision, Facts]]:
+        """Decide each case with full budgets, in the order in which they take from them."""
+        surroundings = self._around(now, [finding for _, finding, _ in cases_found])
+        cases = [
+            (self._facts(case, finding, advice[0], now, surroundings, held_gpus=held_gpus), case)
+            for case, finding, held_gpus in cases_found
+            if (advice := recommend(finding))
+        ]
+        cases.sort(key=lambda each: rank_case(each[0]))
+        return [(case, *self._decided(case, facts, usage, now)) for facts, case in cases]
 
     def _decided(
         self, case: int, facts: Facts, free: BudgetUsage, now: datetime
@@ -267,11 +276,15 @@ class _Replay:
         return decide(self._policy, case_facts, free, now), case_facts
 
     def _abort(
-        self, k: int, now: datetime, clusters: Mapping[str, Reason], cases: Sequence[int]
+        self, k: int, now: datetime, reasons: Mapping[str, Reason], clusters: Mapping[int, str]
     ) -> None:
-        """Abort the evaluation of clusters, as each one's actor does: the others go on."""
-        self._aborted += [(now, why) for why in clusters.values()]
-        self._later(k, [c for c in cases if c not in self._ready])
+        """Abort the evaluation of the clusters with a reason, as each one's actor does.
+
+        The others go on. `clusters`: the cluster of each case.
+        """
+        self._aborted += [(now, why) for why in reasons.values()]
+        aborted = [case for case, cluster in clusters.items() if cluster in reasons]
+        self._later(k, [case for case in aborted if case not in self._ready])
 
     def _later(self, k: int, cases: Sequence[int]) -> None:
         if k + 1 < len(self._due):
