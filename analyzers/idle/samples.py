@@ -23,8 +23,11 @@ from warehouse.steps import ACTIVE_SAMPLE
 MOST_SAMPLES = 30_000_000
 """Windows with more raw samples are judged from 5-minute rollups."""
 
-PER_PART = 5_000_000
-"""Maximum number of samples in memory at the same time, about 60 bytes each."""
+PER_PART = {"sample": 1_500_000, "rollup_5m": 30_000_000}
+"""Most rows of one part; two parts and the copy in order of one are in memory, 60 bytes a row.
+
+Of rollups one row in six is idle; the others are not returned.
+"""
 
 BUCKET_S = 300
 NAMED, LOW, FROZEN = 1, 2, 4
@@ -139,8 +142,7 @@ def read_parts(
     count = chosen.devices.height
     if not count:
         return
-    rows = chosen.rows if chosen.source == "sample" else chosen.rows // 6
-    step = max(1, int(count * PER_PART / max(rows, 1)))
+    step = max(1, int(count * PER_PART[chosen.source] / max(chosen.rows, 1)))
     part_parameters = [
         build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)

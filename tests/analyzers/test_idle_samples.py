@@ -193,7 +193,7 @@ def parts_of(
 def test_devices_are_read_in_parts_of_a_bounded_number_of_samples(
     monkeypatch: pytest.MonkeyPatch, source: str, rows: int, numbers: list[list[int]]
 ) -> None:
-    monkeypatch.setattr(samples, "PER_PART", 5)
+    monkeypatch.setattr(samples, "PER_PART", {"sample": 5, "rollup_5m": 30})
     wanted, read = parts_of(source, rows)
     assert wanted == numbers
     assert len(read) == len(numbers)
