@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from collectors.prometheus.remote_samples import encode_bytes
+
 _TIMEOUT_S = 600
 
 
@@ -18,7 +20,7 @@ def write(
 ) -> None:
     """Write series: `ts` are their moments (ms since 1970, after 1971), `values[i]` series i's."""
     body = b"".join(
-        _encode_field(1, _encode_words(words) + _encode_samples(ts, line))
+        encode_bytes(1, _encode_words(words) + _encode_samples(ts, line))
         for words, line in zip(labels, values, strict=True)
     )
     request = urllib.request.Request(
@@ -42,18 +44,6 @@ def _encode_samples(ts: np.ndarray, values: np.ndarray) -> bytes:
 
 def _encode_words(labels: Mapping[str, str]) -> bytes:
     return b"".join(
-        _encode_field(1, _encode_field(1, name.encode()) + _encode_field(2, value.encode()))
+        encode_bytes(1, encode_bytes(1, name.encode()) + encode_bytes(2, value.encode()))
         for name, value in sorted(labels.items())
     )
-
-
-def _encode_field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _encode_varint(len(content)) + content
-
-
-def _encode_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])

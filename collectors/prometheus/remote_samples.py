@@ -46,11 +46,11 @@ def encode_request(names: Sequence[str], window: Window) -> bytes:
     start, end = (round(at.timestamp() * 1000) for at in (window.start, window.end))
     matcher = (
         _encode_number(1, _REGEX if len(names) > 1 else _EQUAL)
-        + _encode_bytes(2, b"__name__")
-        + _encode_bytes(3, "|".join(names).encode())
+        + encode_bytes(2, b"__name__")
+        + encode_bytes(3, "|".join(names).encode())
     )
-    query = _encode_number(1, start) + _encode_number(2, end - 1) + _encode_bytes(3, matcher)
-    compressed: bytes = pa.compress(_encode_bytes(1, query), "snappy", asbytes=True)
+    query = _encode_number(1, start) + _encode_number(2, end - 1) + encode_bytes(3, matcher)
+    compressed: bytes = pa.compress(encode_bytes(1, query), "snappy", asbytes=True)
     return compressed
 
 
@@ -184,7 +184,8 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _encode_bytes(number: int, content: bytes) -> bytes:
+def encode_bytes(number: int, content: bytes) -> bytes:
+    """Return a field of protobuf that has a length."""
     return bytes([number << 3 | 2]) + _encode_varint(len(content)) + content
 
 
