@@ -10,7 +10,7 @@ import msgspec
 
 from actions.decide import decide
 from actions.gates import list_gates
-from actions.policy.budgets import BudgetUsage, add_usage, explain_excess
+from actions.policy.budgets import BudgetUsage, count_action, find_excesses
 from actions.policy.matching import explain_mismatch
 from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Reason
@@ -42,8 +42,14 @@ class ActionPlan(msgspec.Struct, frozen=True):
 
     decisions: tuple[Decision, ...]
     refused: tuple[RefusedCase, ...]
-    aborted: Reason | None = None
-    """Why nothing at all is done: more cases than a policy's max_resources."""
+    aborted: Mapping[str, Reason] = {}
+    """Why nothing at all is done in a cluster: more cases than a policy's max_resources. The actors
+    of the other clusters go on."""
+
+    def list_clusters(self) -> list[str]:
+        """Return the clusters of all cases."""
+        decided, refused = (d.subject for d in self.decisions), (r.subject for r in self.refused)
+        return sorted({subject[0] for subject in (*decided, *refused)})
 
 
 def plan(
@@ -52,18 +58,38 @@ def plan(
     usage: BudgetUsage,
     now: datetime,
     histories: Mapping[tuple[str, str], CaseHistory] = NONE,
+    *,
+    under_way: Mapping[str, int] | None = None,
 ) -> ActionPlan:
     """Decide about all cases: one decision per object, by the policy that goes furthest.
 
     Cases are in the order of dollars per day over the disruption (`rank_case`). An allowed act is
-    charged to the budgets before the next case is decided. `histories` are by policy and finding.
+    charged to the budgets before the next case is decided. `histories` are by policy and finding;
+    `under_way` are the actions under way by cluster, None = those of `usage` are in each.
     """
+    whole = _decide_all(policies, facts, usage, now, histories, under_way)
+    if not whole.aborted or len(whole.list_clusters()) == 1:
+        return whole
+    # Nothing is done in an aborted cluster, so its acts use up no budget of the whole fleet.
+    return _decide_all(policies, facts, usage, now, histories, under_way, frozenset(whole.aborted))
+
+
+def _decide_all(  # noqa: PLR0917  (a plan's inputs, and the clusters whose acts are not charged)
+    policies: Sequence[Policy],
+    facts: Sequence[Facts],
+    usage: BudgetUsage,
+    now: datetime,
+    histories: Mapping[tuple[str, str], CaseHistory],
+    under_way: Mapping[str, int] | None,
+    uncharged: frozenset[str] = frozenset(),
+) -> ActionPlan:
     by_object: dict[Subject, list[Facts]] = {}
     for case in sorted(facts, key=rank_case):
         by_object.setdefault(get_subject(case), []).append(case)
     decisions: list[Decision] = []
     refused: list[RefusedCase] = []
     ready: dict[str, Counter[str]] = defaultdict(Counter)
+    charged: Counter[str] = Counter()
     for subject, cases in by_object.items():
         matches = [
             (policy, _add_history(case, policy, histories))
@@ -74,17 +100,24 @@ def plan(
         if not matches:
             refused.append(_build_unmatched(policies, cases[0], subject))
             continue
-        decided = [(decide(policy, case, usage, now), policy) for policy, case in matches]
+        # Each cluster has an actor of its own: actions under way in another one are not its own.
+        cluster = subject[0]
+        begun = usage.concurrent if under_way is None else under_way.get(cluster, 0)
+        here = msgspec.structs.replace(usage, concurrent=begun + charged[cluster])
+        decided = [(decide(policy, case, here, now), policy) for policy, case in matches]
         best, _ = max(decided, key=lambda pair: _rank_strength(*pair))
         for name in {decision.policy for decision, _ in decided if is_ready(decision)}:
-            ready[name][subject[0]] += 1
+            ready[name][cluster] += 1
         if best.ruling == "deny":
             refused.append(RefusedCase(best.finding, subject, best.policy, best.reasons))
             continue
         decisions.append(best)
         if best.ruling == "allow" and best.step in ACT_STEPS:
-            usage = add_usage(usage, best, now)
-    return ActionPlan(tuple(decisions), tuple(refused), _find_abort_reason(policies, ready, usage))
+            charged[cluster] += 1
+            if cluster not in uncharged:
+                counted = (*usage.uses, count_action(best, now))
+                usage = msgspec.structs.replace(usage, uses=counted)
+    return ActionPlan(tuple(decisions), tuple(refused), _find_aborted(policies, ready, usage))
 
 
 def rank_case(facts: Facts) -> tuple[Decimal, float, str]:
@@ -157,12 +190,12 @@ def _build_unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) 
     return RefusedCase(case.finding.id, subject, "", tuple(reasons))
 
 
-def _find_abort_reason(
+def _find_aborted(
     policies: Sequence[Policy], ready: Mapping[str, Mapping[str, int]], usage: BudgetUsage
-) -> Reason | None:
+) -> dict[str, Reason]:
+    """Return the clusters in which a policy has too many cases, with the first such policy's."""
+    aborted: dict[str, Reason] = {}
     for policy in policies:
         if policy.name in ready:
-            reason = explain_excess(policy, ready[policy.name], usage)
-            if reason is not None:
-                return reason
-    return None
+            aborted = find_excesses(policy, ready[policy.name], usage) | aborted
+    return dict(sorted(aborted.items()))

@@ -237,8 +237,10 @@ def show_table(
     row's number, which asks for the page of its details (`links.open_page`); `row_names` are the
     rows in the box that opens them by keyboard, where the first column does not name them.
     `missing` is shown where a number is null: say why where the reason is known. Columns in
-    `in_csv` are in the download alone, so that the others fit on a screen of 1,280 pixels.
+    `in_csv` are in the download alone, so that the others fit on a screen of 1,280 pixels. Rows
+    that are of several clusters name theirs.
     """
+    columns = _name_clusters(rows, columns)
     formatted = _build_table(rows, columns)
     names = formatted.column_names
     columns = {n: _configure(columns[n], formatted[n]) for n in names}
@@ -272,6 +274,22 @@ def show_table(
             _offer_csv(formatted, table_name, key or table_name)
             if open_row:
                 _offer_rows(row_names or formatted.column(0).to_pylist(), table_name, open_row)
+
+
+def _name_clusters(
+    rows: pa.Table | Sequence[dict[str, Any]], columns: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the columns, with that of the cluster after the first where rows are of several."""
+    if "cluster" in columns:
+        return columns
+    if isinstance(rows, pa.Table):
+        clusters = rows["cluster"].to_pylist() if "cluster" in rows.column_names else []
+    else:
+        clusters = [row.get("cluster") for row in rows]
+    if len({cluster for cluster in clusters if cluster is not None}) <= 1:
+        return columns
+    (first, column), *others = columns.items()
+    return {first: column, "cluster": name("cluster", 80), **dict(others)}
 
 
 def _build_table(rows: pa.Table | Sequence[dict[str, Any]], columns: Collection[str]) -> pa.Table:

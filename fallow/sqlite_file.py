@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fallow.disk_space import is_disk_full
 from fallow.errors import TemporaryError, WarehouseError
 
 BUSY_S = 30.0
@@ -102,7 +103,9 @@ class SqliteFile:
             yield
         except sqlite3.Error as error:
             text = f"the {self._name} {self.path}: {error}"
-            if any(word in str(error) for word in ("locked", "busy", "full")):
+            is_full = "disk I/O error" in str(error) and is_disk_full(self.path.parent)
+            if is_full or any(word in str(error) for word in ("locked", "busy", "full")):
+                text += ", the disk is full" if is_full else ""
                 raise TemporaryError(text, hint="try again in a moment") from error
             raise WarehouseError(text) from error
 

@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import duckdb
 
+from fallow.disk_space import is_disk_full
 from fallow.errors import FallowError, TemporaryError, WarehouseError
 from fallow.redaction import redact
 from fallow.resources import read_table
@@ -28,6 +30,11 @@ _KINDS: dict[str, type[FallowError]] = {
 }
 
 
+_SQLITE_IO = "disk I/O error"
+_DEVICE_IO = "Input/output error"
+"""The operating system's own words for a device that fails: no lack of space."""
+
+
 @contextmanager
 def explain_errors(where: str) -> Iterator[None]:
     """Turn errors of the engine and of the disk into one line about the warehouse at `where`.
@@ -44,10 +51,17 @@ def explain_errors(where: str) -> Iterator[None]:
 
 
 def explain_error(error: Exception, where: str) -> FallowError:
-    """Return the Fallow error that explains this engine error."""
+    """Return the Fallow error that explains this engine error.
+
+    SQLite says the same where a full disk lets it make no log and where a disk is broken. So the
+    free space decides, of the folder `where` in which an embedded catalog lies.
+    """
     text = redact(" ".join(str(error).split()))  # PostgreSQL's quote the connection string
+    cause = text
+    if _SQLITE_IO in text and _DEVICE_IO not in text and is_disk_full(Path(where)):
+        cause = "No space left on device"
     for pattern, kind, message, hint in _read_failures():
-        if re.search(pattern, text):
+        if re.search(pattern, cause):
             return _KINDS[kind](f"{message} (warehouse {where}): {text}", hint=hint)
     return WarehouseError(
         f"the warehouse {where} failed: {text}",

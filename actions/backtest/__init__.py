@@ -5,6 +5,6 @@ analyzer ─► past findings (what was found at which time) ─► replay (the 
 """
 
 from actions.backtest.policy_replay import replay_policy
-from actions.backtest.result import Backtest, BacktestStop
+from actions.backtest.result import AbortedEvaluation, Backtest, BacktestStop
 
-__all__ = ["Backtest", "BacktestStop", "replay_policy"]
+__all__ = ["AbortedEvaluation", "Backtest", "BacktestStop", "replay_policy"]

@@ -20,7 +20,13 @@ from actions.backtest import unresolved
 from actions.backtest.budget_tracker import BudgetTracker
 from actions.backtest.case_rows import CaseRows
 from actions.backtest.fleet_sizes import FleetSizes
-from actions.backtest.result import DAY_HOURS, Backtest, BacktestStop, count_blocked
+from actions.backtest.result import (
+    DAY_HOURS,
+    AbortedEvaluation,
+    Backtest,
+    BacktestStop,
+    count_blocked,
+)
 from actions.decide import decide
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
 from actions.facts.coverage import PastCoverage, find_partly_seen, find_shortest
@@ -33,6 +39,7 @@ from actions.policy.budgets import (
     find_excesses,
     get_horizon,
 )
+from actions.policy.matching import is_any_match
 from actions.policy.model import Approvals, Policy
 from actions.recommend import recommend
 from fallow.action_models import CaseHistory, Decision, Facts, Reason
@@ -98,13 +105,15 @@ def replay_policy(  # noqa: PLR0917  (what it replays, over what, how)
     turns: Sequence[datetime],
     within: timedelta | None = None,
     *,
+    cluster: str | None = None,
     exact: bool = False,
 ) -> Backtest:
     """Replay a policy over what an analyzer found at each time; see the module's docstring.
 
     `within`: a use this soon after a stop counts as a reversal; None = the policy's own value.
+    `cluster`: only its findings; None = those of all clusters.
     """
-    return _Replay(policy, past, views, window, turns, within).run(exact=exact)
+    return _Replay(policy, past, views, window, turns, within, cluster).run(exact=exact)
 
 
 ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "keep", "fights", "pressure")
@@ -131,8 +140,10 @@ class _Replay:
         window: Window,
         turn_times: Sequence[datetime],
         within: timedelta | None,
+        cluster: str | None,
     ) -> None:
         self._original = policy
+        policy = policy if cluster is None else _narrow_to_cluster(policy, cluster)
         self._policy = msgspec.structs.replace(build_enforced_policy(policy), approvals=Approvals())
         self._past, self._views, self._window = past, views, window
         self._turn_times, self._at = turn_times, [to_micros(m) for m in turn_times]
@@ -161,7 +172,7 @@ class _Replay:
         self._counted: list[CountedAction] = []
         self._stops: list[tuple[int, BacktestStop]] = []
         self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
-        self._aborted: list[tuple[datetime, Reason]] = []
+        self._aborted: list[AbortedEvaluation] = []
         self._notified = 0
 
     def run(self, *, exact: bool) -> Backtest:
@@ -282,7 +293,7 @@ class _Replay:
 
         The others go on. `clusters`: the cluster of each case.
         """
-        self._aborted += [(now, why) for why in reasons.values()]
+        self._aborted += [AbortedEvaluation(now, why, c) for c, why in reasons.items()]
         aborted = [case for case, cluster in clusters.items() if cluster in reasons]
         self._later(k, [case for case in aborted if case not in self._ready])
 
@@ -440,6 +451,13 @@ _CENT = Decimal("0.01")
 def _get_subject(finding: Finding) -> Subject:
     subject = finding.subject
     return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
+
+
+def _narrow_to_cluster(policy: Policy, cluster: str) -> Policy:
+    """Return a policy that matches the findings of one cluster only, or none."""
+    is_possible = not policy.match.cluster or is_any_match(policy.match.cluster, cluster)
+    match = msgspec.structs.replace(policy.match, cluster=(cluster if is_possible else "",))
+    return msgspec.structs.replace(policy, match=match)
 
 
 def _is_allowed_act(decision: Decision) -> bool:

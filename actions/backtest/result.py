@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 import msgspec
 
@@ -59,6 +60,14 @@ class BlockedCases(msgspec.Struct, frozen=True):
     """The number of these cases that were never acted upon at all."""
 
 
+class AbortedEvaluation(NamedTuple):
+    """An evaluation that did nothing in a cluster, and why."""
+
+    at: datetime
+    reason: Reason
+    cluster: str
+
+
 class Backtest(msgspec.Struct, frozen=True):
     """A policy's verdict on the site's own history."""
 
@@ -75,7 +84,7 @@ class Backtest(msgspec.Struct, frozen=True):
     """Notices to owners."""
     stops: tuple[BacktestStop, ...]
     blocked: tuple[BlockedCases, ...]
-    aborted: tuple[tuple[datetime, Reason], ...]
+    aborted: tuple[AbortedEvaluation, ...]
     within: timedelta
     declared: float
     exact: bool

@@ -10,7 +10,7 @@ answers that are not in history. Where it has no answer, the step is expected on
 that it names.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -183,8 +183,7 @@ class _Service:
             self._first_seen.setdefault(case.finding.id, now)
         plan_now = plan([*self._policies.values()], facts, self._usage_at(k, now), now, histories)
         self.plans.append((now, plan_now))
-        if plan_now.aborted is None:
-            self._take(k, now, plan_now, {f.finding.id: f for f in facts})
+        self._take(k, now, plan_now, {f.finding.id: f for f in facts})
 
     # What an evaluation knows.
 
@@ -301,7 +300,8 @@ class _Service:
     # What an evaluation does.
 
     def _take(self, k: int, now: datetime, plan: ActionPlan, facts: Mapping[str, Facts]) -> None:
-        for decision in plan.decisions:
+        decisions = [d for d in plan.decisions if d.subject[0] not in plan.aborted]
+        for decision in decisions:
             if decision.step in ACT_STEPS and any(r.gate == APPROVAL for r in decision.reasons):
                 self._requested.setdefault((decision.policy, decision.finding), k)
             if decision.ruling == "allow" and decision.step == "notify":
@@ -309,12 +309,13 @@ class _Service:
                 if decision.verb not in self._noticed[case]:
                     self._noticed[case] = {decision.verb: now}
                 self._promise(now, decision, ())
-        under_way = 0
-        for decision in plan.decisions:
+        under_way: Counter[str] = Counter()
+        for decision in decisions:
             if decision.step not in ACT_STEPS:
                 continue
             allowed, depends = self._opened(decision)
-            if not allowed or under_way >= self._turns.settings.concurrent:
+            cluster = decision.subject[0]
+            if not allowed or under_way[cluster] >= self._turns.settings.concurrent:
                 continue
             closed_gates = self._turns.answers.shut(decision)
             if closed_gates:
@@ -322,7 +323,7 @@ class _Service:
             self._promise(
                 now, decision, (*depends, *(ACT_TIME_GATES if closed_gates is None else ()))
             )
-            under_way += 1
+            under_way[cluster] += 1
             key = get_workload_key(facts[decision.finding].finding.subject)
             self._acts.append(_Act(now + self._turns.lag, decision, key))
 

@@ -183,9 +183,12 @@ class Actor:
             plan_now, facts = self._plan(now, dry_run=dry_run)
             _require_cases(only, facts)
             chosen = [
-                d for d in plan_now.decisions if not only or d.finding.startswith(tuple(only))
+                d
+                for d in plan_now.decisions
+                if d.subject[0] not in plan_now.aborted
+                and (not only or d.finding.startswith(tuple(only)))
             ]
-            results = [] if plan_now.aborted else self._take_steps(chosen, facts, dry_run=dry_run)
+            results = self._take_steps(chosen, facts, dry_run=dry_run)
             closed = [*closed, *self._collect_closed(results)]
         return TurnReport(
             at=now,

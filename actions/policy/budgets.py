@@ -148,13 +148,6 @@ def count_action(decision: Decision, at: datetime) -> CountedAction:
     )
 
 
-def add_usage(usage: BudgetUsage, decision: Decision, at: datetime) -> BudgetUsage:
-    """Return the usage once an allowed act is under way."""
-    return msgspec.structs.replace(
-        usage, uses=(*usage.uses, count_action(decision, at)), concurrent=usage.concurrent + 1
-    )
-
-
 def get_horizon(policies: Sequence[Policy]) -> timedelta:
     """Return the longest lookback of all budgets of these policies."""
     return max((b.per for p in policies for b in p.budgets), default=timedelta(0))
@@ -227,11 +220,6 @@ def is_in_force(budget: ActionBudget, now: datetime) -> bool:
     return budget.window is None or is_open(budget.window, now)
 
 
-def explain_excess(policy: Policy, cases: Mapping[str, int], usage: BudgetUsage) -> Reason | None:
-    """Return why a policy's cases ready for an act, by cluster, abort the run, or None."""
-    return next(iter(find_excesses(policy, cases, usage).values()), None)
-
-
 def find_excesses(
     policy: Policy, cases: Mapping[str, int], usage: BudgetUsage
 ) -> dict[str, Reason]:
@@ -242,15 +230,20 @@ def find_excesses(
 
 def _explain_many(policy: Policy, cluster: str, cases: int, usage: BudgetUsage) -> Reason | None:
     size = usage.get_size("cluster", cluster)
+    of_several = len(usage.clusters) > 1
     limit = _limit(policy.max_resources, size.workloads, is_whole=True)
     if limit is None:
-        text = f"the cluster's size is unknown: {policy.max_resources} of it cannot be counted"
+        named = f"size of cluster {cluster}" if of_several else "cluster's size"
+        text = f"the {named} is unknown: {policy.max_resources} of it cannot be counted"
         return Reason("max-resources", f"{policy.name}: {text}")
     if policy.max_resources.share and limit > 0:
         limit = max(limit, Decimal(MIN_CASES))
     if cases > limit:
-        text = f"{cases} cases are more than max_resources ({policy.max_resources} = {limit:f})"
-        return Reason("max-resources", f"{policy.name}: {text}; nothing at all is done")
+        named = f" of cluster {cluster}" if of_several else ""
+        where = " in this cluster" if of_several else ""
+        text = f"{cases} cases{named} are more than max_resources"
+        limits = f"({policy.max_resources} = {limit:f}); nothing at all is done{where}"
+        return Reason("max-resources", f"{policy.name}: {text} {limits}")
     return None
 
 

@@ -97,10 +97,15 @@ def plan(request: PageRequest) -> None:
     page.show_table(
         rows_shown, PLAN, table_name="What policies decide about every case", height=420
     )
-    first = rows[0]
-    acts_now = "The service carries it out." if first["acts"] else "Nothing acts: a dry run."
+    dry = sorted({row["cluster"] for row in rows if not row["acts"]})
+    at = min(row["at"] for row in rows)
+    acts_now = "The service carries it out."
+    if len(dry) == len({row["cluster"] for row in rows}):
+        acts_now = "Nothing acts: a dry run."
+    elif dry:
+        acts_now = f"The services carry it out, but in {escape(', '.join(dry), 300)}: a dry run."
     page.note(
-        f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` shows every "
+        f"As of {at:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` shows every "
         "gate's answer."
     )
     for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
@@ -111,9 +116,11 @@ def plan(request: PageRequest) -> None:
 
 
 def _count_by_decision(rows: list[dict[str, Any]]) -> None:
-    aborted = next((row["aborted"] for row in rows if row["aborted"]), None)
-    if aborted:
-        st.warning(f"**Nothing of the plan is done:** {escape(aborted, 300)}")
+    aborted = {row["cluster"]: row["aborted"] for row in rows if row["aborted"]}
+    is_whole = len({row["cluster"] for row in rows}) == 1
+    for cluster, why in sorted(aborted.items()):
+        where = "" if is_whole else f" in cluster {escape(cluster, 60)}"
+        st.warning(f"**Nothing of the plan is done{where}:** {escape(why, 300)}")
     page.show_metrics(
         *(
             (label, f"{len(rows_of):,}", f"{format_money(_sum(rows_of))} a day")

@@ -421,7 +421,7 @@ def _show(run: CommandRun, report: TurnReport) -> None:
 def _exit_code(report: TurnReport) -> int:
     if any(reason.gate in ("lease", EVIDENCE) for reason in report.halted):
         return TEMPORARY
-    if report.halted or (report.plan is not None and report.plan.aborted is not None):
+    if report.halted or (report.plan is not None and report.plan.aborted):
         return REFUSED
     return 0
 

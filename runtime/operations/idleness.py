@@ -227,7 +227,7 @@ class _Evaluation:
     ) -> str | None:
         """Return the policy that the plan stops it by, if all its gates are open still."""
         decision = self._decisions.get(_build_subject(key))
-        if decision is None or self._aborted is not None or key[0] != self._settings.cluster:
+        if decision is None or key[0] in self._aborted or key[0] != self._settings.cluster:
             return None
         if (decision.finding, decision.step, decision.ruling) != (finding.id, "act", "allow"):
             return None
@@ -247,8 +247,8 @@ class _Evaluation:
             yield GateRefusal("", "match", f"policies here are those of {self._settings.cluster}")
         if self._no_rules:
             yield GateRefusal("", "match", self._no_rules)
-        if self._aborted is not None:
-            yield GateRefusal("", self._aborted.gate, self._aborted.text)
+        if (aborted := self._aborted.get(key[0])) is not None:
+            yield GateRefusal("", aborted.gate, aborted.text)
         decision = self._decisions.get(_build_subject(key))
         if decision is not None and (decision.step, decision.ruling) != ("act", "allow"):
             text = f"the next step is {decision.step}, not the stop ({decision.ruling})"

@@ -86,7 +86,7 @@ def plan_rows(
     settings: Settings, plan: "ActionPlan", facts: Sequence[Facts], at: datetime
 ) -> Batch:
     """Return a plan's decisions and refusals, a row per object."""
-    aborted = None if plan.aborted is None else plan.aborted.text
+    aborted = plan.aborted.get(settings.cluster)
     by_object: dict[object, Facts] = {_build_subject_key(f): f for f in facts}
     by_object |= {f.finding.id: f for f in facts}
     rows: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def plan_rows(
         rows.append(row | {"ruling": "deny"})
     # A demo's fleet acts while its time passes.
     acts = settings.actions.enabled or has_demo_cluster(settings.home)
-    whole = {"ts": _to_naive_utc(at), "aborted": aborted, "acts": acts}
+    whole = {"ts": _to_naive_utc(at), "aborted": aborted.text if aborted else None, "acts": acts}
     mine = [row | whole for row in rows if row["cluster"] == settings.cluster]
     return _batch("plan", mine)
 

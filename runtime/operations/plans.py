@@ -1,5 +1,6 @@
 """Run `fallow plan`, `why-not` and `backtest`: findings to facts to decisions, read only."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -143,9 +144,11 @@ def decide(
     with _JournalReader(settings) as reader:
         same_cases = reader.same(facts)
         histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
-        return decided(
-            rules, same_cases, reader.usage(warehouse, rules, at), at, histories
-        ), same_cases
+        usage, under_way = reader.usage(warehouse, rules, at), reader.count_open()
+        return (
+            decided(rules, same_cases, usage, at, histories, under_way=under_way),
+            same_cases,
+        )
 
 
 def explain_why_not(
@@ -194,8 +197,10 @@ def answer_cases(
     with _JournalReader(settings) as reader:
         same_cases = reader.same(cases)
         histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
-        usage = reader.usage(warehouse, rules, at)
+        usage, under_way = reader.usage(warehouse, rules, at), reader.count_open()
         for case in same_cases:
+            begun = under_way.get(case.finding.subject.cluster, 0)
+            usage = msgspec.structs.replace(usage, concurrent=begun)
             for rule in rules:
                 history = histories.get((rule.name, case.finding.id), case.history)
                 case_facts = msgspec.structs.replace(case, history=history)
@@ -234,7 +239,16 @@ def run_backtest(
     else:
         past = replay_analyzer(analyzer, warehouse, whole, times, windows.DEFAULT_LENGTH)
     end = max(window.end, times[-1])
-    return replay(rule, past, warehouse, Window(begin, end), times, within, exact=not is_replayable)
+    return replay(
+        rule,
+        past,
+        warehouse,
+        Window(begin, end),
+        times,
+        within,
+        cluster=cluster,
+        exact=not is_replayable,
+    )
 
 
 def find_history_window(
@@ -366,10 +380,14 @@ class _JournalReader:
         usage = msgspec.structs.replace(
             usage,
             uses=record.uses(since),
-            concurrent=len(record.list_open()),
             acted=record.count_by_policy(),
         )
         return add_trust(usage, record, rules)
+
+    def count_open(self) -> Mapping[str, int]:
+        """Return how many actions of the journal are under way, by cluster."""
+        open_actions = [] if self.record is None else self.record.list_open()
+        return Counter(state.action.decision.subject[0] for state in open_actions)
 
     def _explain_freeze(self) -> str | None:
         """Return why the journal or the freeze file stops everything; None = they do not."""

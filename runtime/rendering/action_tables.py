@@ -68,8 +68,8 @@ def build_turn_rows(reports: Sequence[TurnReport]) -> list[dict[str, Any]]:
 def write_step_notes(report: TurnReport) -> list[str]:
     """Return the notes beside the rows."""
     lines = [f"{reason.gate}: {reason.text}" for reason in report.halted]
-    if report.plan is not None and report.plan.aborted is not None:
-        lines.append(f"nothing is done at all: {report.plan.aborted.text}")
+    aborted = report.plan.aborted if report.plan is not None else {}
+    lines += [f"nothing is done at all: {reason.text}" for reason in aborted.values()]
     lines += list(report.notes)
     for outcome in report.closed:
         reasons = "; ".join(reason.text for reason in outcome.reasons)

@@ -10,10 +10,10 @@ import msgspec
 
 from fallow.action_models import Decision, Reason
 from fallow.window import format_duration
-from runtime.rendering.tables import render
+from runtime.rendering.tables import name_clusters, render
 
 if TYPE_CHECKING:
-    from actions.backtest import Backtest
+    from actions.backtest import AbortedEvaluation, Backtest
     from actions.plan import RefusedCase
     from runtime.operations.plans import PlanResult, WhyNotReport
 
@@ -29,15 +29,24 @@ def build_rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
     ] + [_build_refusal_row(r, result) for r in result.plan.refused]
     order = "+~=-"
     table_rows.sort(key=lambda row: (order.index(row[""]), -(row["usd_per_day"] or 0)))
+    table_rows = name_clusters(table_rows)
     return table_rows[:top] if top else table_rows
 
 
 def document(result: "PlanResult") -> dict[str, Any]:
     """Return a plan as `fallow.plan/v1`."""
     allowed = list_allowed_decisions(result)
+    aborted, clusters = result.plan.aborted, result.plan.list_clusters()
+    of_several: dict[str, Any] = {}
+    if len(clusters) > 1:
+        of_several["aborted_clusters"] = [
+            {"cluster": cluster, "gate": reason.gate, "text": reason.text}
+            for cluster, reason in aborted.items()
+        ]
     return {
         "at": result.at,
-        "aborted": result.plan.aborted,
+        "aborted": next(iter(aborted.values()), None) if len(aborted) == len(clusters) else None,
+        **of_several,
         "saves": {
             "workloads": len(allowed),
             "gpus": round(sum(d.gpus for d in allowed), 6),
@@ -59,16 +68,17 @@ def document(result: "PlanResult") -> dict[str, Any]:
 
 def list_allowed_decisions(result: "PlanResult") -> list[Decision]:
     """Return the decisions that would be carried out now."""
-    if result.plan.aborted is not None:
-        return []
-    return [d for d in result.plan.decisions if _sign(d) == "+"]
+    aborted = result.plan.aborted
+    return [d for d in result.plan.decisions if d.subject[0] not in aborted and _sign(d) == "+"]
 
 
 def plan_notes(result: "PlanResult") -> list[str]:
     """Return the notes beside a plan."""
     lines = [*result.notes, *(f"policy {s.policy} is {s.why}" for s in result.by_hand)]
-    if result.plan.aborted is not None:
-        lines.append(f"nothing is done: {result.plan.aborted.text}")
+    several = len(result.plan.list_clusters()) > 1
+    for cluster, reason in result.plan.aborted.items():
+        where = f" in cluster {cluster}" if several else ""
+        lines.append(f"nothing is done{where}: {reason.text}")
     allowed = list_allowed_decisions(result)
     if allowed:
         hours = sum(d.gpu_hours_per_day or 0 for d in allowed)
@@ -91,7 +101,6 @@ def _build_decision_row(
     decision: Decision, result: "PlanResult", by_hand: str = ""
 ) -> dict[str, Any]:
     cluster, kind, namespace, name = decision.subject
-    del cluster
     why = _format_reasons(decision.reasons) if decision.ruling != "allow" else by_hand
     if decision.next_at is not None:
         why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
@@ -99,6 +108,7 @@ def _build_decision_row(
         "": _sign(decision),
         "step": decision.step,
         "ruling": decision.ruling,
+        "cluster": cluster,
         "workload": f"{kind}/{namespace}/{name}",
         "since": _find_case_start(result, decision.finding),
         "do": decision.verb,
@@ -112,12 +122,13 @@ def _build_decision_row(
 
 
 def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
-    _, kind, namespace, name = refused.subject
+    cluster, kind, namespace, name = refused.subject
     facts = next((f for f in result.facts if f.finding.id == refused.finding), None)
     return {
         "": "-",
         "step": "",
         "ruling": "deny",
+        "cluster": cluster,
         "workload": f"{kind}/{namespace}/{name}",
         "since": _find_case_start(result, refused.finding),
         "do": facts.recommendation.verb if facts else "",
@@ -214,9 +225,10 @@ def render_answers(report: "WhyNotReport", output: str, *, every: bool) -> str:
 def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
     """Return what would have been stopped, as rows."""
     listed = backtest.stops[:top] if top else backtest.stops
-    return [
+    rows = [
         {
             "at": s.at.replace(tzinfo=None),
+            "cluster": s.subject[0],
             "workload": f"{s.subject[1]}/{s.subject[2]}/{s.subject[3]}",
             "do": s.verb,
             "gpus": s.gpus,
@@ -228,6 +240,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
         }
         for s in listed
     ]
+    return name_clusters(rows)
 
 
 def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
@@ -259,7 +272,8 @@ def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
         },
         "blocked": msgspec.to_builtins(backtest.blocked),
         "aborted": [
-            {"at": at, "gate": reason.gate, "text": reason.text} for at, reason in backtest.aborted
+            {"at": at, "gate": reason.gate, "text": reason.text}
+            for at, reason, _ in backtest.aborted
         ],
         "unknown": list(backtest.unknown),
         "stops": stop_rows(backtest),
@@ -301,12 +315,14 @@ def write_backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
         f"{block.never} of them to the end"
         for block in backtest.blocked
     ]
-    if backtest.aborted:
-        at, reason = backtest.aborted[0]
-        lines.append(
-            f"{len(backtest.aborted)} evaluations aborted whole, first at {at:%Y-%m-%d %H:%M}: "
-            f"{reason.text}"
-        )
+    by_cluster: dict[str, list[AbortedEvaluation]] = {}
+    for aborted in backtest.aborted:
+        by_cluster.setdefault(aborted.cluster, []).append(aborted)
+    lines += [
+        f"{len(evaluations)} evaluations aborted whole, first at "
+        f"{evaluations[0].at:%Y-%m-%d %H:%M}: {evaluations[0].reason.text}"
+        for evaluations in by_cluster.values()
+    ]
     return [*lines, *_write_unresolved_notes(backtest, top)]
 
 

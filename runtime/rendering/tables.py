@@ -51,6 +51,13 @@ def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
     write_text(text)
 
 
+def name_clusters(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with their column `cluster` where they are of several, else without it."""
+    if len({row["cluster"] for row in rows}) > 1:
+        return list(rows)
+    return [{name: row[name] for name in row if name != "cluster"} for row in rows]
+
+
 def write_text(text: str) -> None:
     """Write text on stdout, no secret in it; if its reader has ended (`| head`), stop."""
     try:

@@ -1,5 +1,6 @@
 """Plans: one decision per object, by cost, within budgets, and all refusals with why."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from actions.gate_answers import answer_gates, find_subject, read_remedies
 from actions.gates import list_gates
 from actions.plan import plan
+from actions.policy.budgets import FleetSize
 from actions.policy.model import ActionBudget, Allow, Approvals, Match, PolicyAmount, Stage
 from fallow.action_models import CaseHistory, Facts
 from fallow.errors import UsageError
@@ -104,9 +106,63 @@ def test_the_eleventh_case_of_ten_aborts_the_whole_run_before_any_write() -> Non
     rule = replace(WIDE, max_resources=PolicyAmount(Decimal(10)), concurrent=1)
     cases = [case(f"w{n}") for n in range(11)]
     made = plan([rule], cases, SPENT, NOW)
-    assert made.aborted is not None
-    assert "11 cases" in made.aborted.text
-    assert plan([rule], cases[:10], SPENT, NOW).aborted is None
+    assert list(made.aborted) == ["c"]
+    assert made.aborted["c"].text == (
+        "idle-notebooks: 11 cases are more than max_resources (10 = 10); nothing at all is done"
+    )
+    assert not plan([rule], cases[:10], SPENT, NOW).aborted
+
+
+def of_clusters(cases: Sequence[Facts], *clusters: str) -> list[Facts]:
+    """Return cases whose workloads have equal names in several clusters."""
+    return [
+        replace(
+            made,
+            finding=replace(
+                made.finding,
+                id=f"{made.finding.id}-{cluster}",
+                subject=replace(made.finding.subject, cluster=cluster),
+            ),
+        )
+        for cluster in clusters
+        for made in cases
+    ]
+
+
+TWO = {name: FleetSize(workloads=100, gpus=100.0) for name in ("c", "d")}
+
+
+@pytest.mark.parametrize("scope", ["cluster", "fleet"])
+def test_too_many_cases_of_a_cluster_leave_the_plan_of_another_with_equal_names_alone(
+    scope: Any,
+) -> None:
+    """Each cluster has an actor of its own, which aborts only its own turns."""
+    most = ActionBudget(workloads=PolicyAmount(Decimal(2)), scope=scope)
+    rule = replace(WIDE, max_resources=PolicyAmount(Decimal(2)), budgets=(most,), concurrent=2)
+    # The cluster with too many cases has the most expensive ones, so its acts come first.
+    many = of_clusters([case("a", "90"), case("b", "80"), case("x", "70")], "c")
+    few = of_clusters([case("a"), case("b")], "d")
+    usage = replace(SPENT, clusters=TWO, elsewhere=())
+    made = plan([rule], [*many, *few], usage, NOW)
+    assert {cluster: reason.text for cluster, reason in made.aborted.items()} == {
+        "c": "idle-notebooks: 3 cases of cluster c are more than max_resources (2 = 2); "
+        "nothing at all is done in this cluster"
+    }
+    acts = [(d.subject[3], d.ruling) for d in made.decisions if d.subject[0] == "d"]
+    assert acts == [("a", "allow"), ("b", "allow")]
+    assert not plan([rule], few, usage, NOW).aborted
+    both = plan([rule], of_clusters(many[:3], "c", "d"), usage, NOW)
+    assert list(both.aborted) == ["c", "d"]
+
+
+def test_actions_under_way_in_a_cluster_leave_room_in_another() -> None:
+    rule = replace(WIDE, concurrent=1)
+    cases = of_clusters([case("a")], "c", "d")
+    made = plan([rule], cases, replace(SPENT, clusters=TWO), NOW)
+    assert [(d.subject[0], d.ruling) for d in made.decisions] == [("c", "allow"), ("d", "allow")]
+    usage = replace(SPENT, clusters=TWO, concurrent=1)
+    made = plan([rule], cases, usage, NOW, under_way={"c": 1})
+    assert [(d.subject[0], d.ruling) for d in made.decisions] == [("c", "hold"), ("d", "allow")]
 
 
 def test_all_that_is_refused_says_why() -> None:

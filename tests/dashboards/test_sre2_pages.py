@@ -62,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         plan = ActionPlan(
             (decision(NAME, 0, "act", held),),
             (RefusedCase("f2", (NAME, "Job", NAME, "other"), NAME, (Reason("evidence", NAME),)),),
-            Reason("max_resources", f"too much of {NAME}"),
+            {NAME: Reason("max_resources", f"too much of {NAME}")},
         )
         rules = [Policy(NAME, description=NAME, mode="enforce")]
         stored(

@@ -202,8 +202,9 @@ def _explain_extra(step: CaseStep, plan: "ActionPlan | None") -> Difference:
     """Return why the backtest does not promise a step that the service took."""
     if plan is None:
         return Difference(step, promised=False, why="halted")
-    if plan.aborted is not None:
-        return Difference(step, promised=False, why=f"aborted: {plan.aborted.text}")
+    if plan.aborted:
+        why = "; ".join(reason.text for reason in plan.aborted.values())
+        return Difference(step, promised=False, why=f"aborted: {why}")
     rulings = [
         f"{d.policy} {d.step} {d.ruling} ({', '.join(r.gate for r in d.reasons)})"
         for d in plan.decisions

@@ -71,7 +71,7 @@ def read_turn(report: "TurnReport") -> ActorTurn:
             (t.decision.policy, t.decision.finding, _format_result(t)) for t in report.steps
         ),
         halted=tuple(r.gate for r in report.halted),
-        aborted=plan.aborted.text if plan and plan.aborted else "",
+        aborted="; ".join(reason.text for reason in plan.aborted.values()) if plan else "",
     )
 
 

@@ -163,11 +163,28 @@ def test_too_many_cases_of_a_cluster_abort_the_evaluations_of_this_cluster_only(
     policy = rule(max_resources=PolicyAmount(Decimal(1)))
     made = replayed(scenario.views, policy)
     assert [(s.subject[0], s.at) for s in made.stops] == [("d", START + 4 * HOUR)]
-    times = [at for at, _ in made.aborted]
+    times = [at for at, _, _ in made.aborted]
+    assert {cluster for _, _, cluster in made.aborted} == {"c"}
     assert times == [START + n * HOUR for n in range(4, 4 + len(times))]
-    assert {reason.text.partition(";")[0] for _, reason in made.aborted} == {
-        "rest: 2 cases are more than max_resources (1 = 1)"
+    assert {reason.text.partition(";")[0] for _, reason, _ in made.aborted} == {
+        "rest: 2 cases of cluster c are more than max_resources (1 = 1)"
     }
+
+
+def test_a_back_test_of_a_cluster_has_its_cases_only(scenario: FleetScenario) -> None:
+    scenario.add("first")
+    scenario.place()
+    scenario.add_cluster("d")
+    scenario.roll()
+    when = moments()
+    past = IDLE.replay(scenario.views, Window(START, when[-1]), when)
+    only_c = rule(match=Match(analyzer=("idle",), cluster=("c",)))
+    for policy, stopped in ((rule(), {"c": ["c"], "d": ["d"]}), (only_c, {"c": ["c"], "d": []})):
+        both = replay_policy(policy, past, scenario.views, WHOLE, when)
+        for cluster, names in stopped.items():
+            made = replay_policy(policy, past, scenario.views, WHOLE, when, cluster=cluster)
+            assert [stop.subject[0] for stop in made.stops] == names
+            assert made.fingerprint == both.fingerprint
 
 
 @pytest.mark.parametrize(("least", "hour"), [(1, 4), (6, 9), (7, 10)])

@@ -197,13 +197,15 @@ def test_a_run_that_is_aborted_does_nothing_at_all(site: Site) -> None:
         site.deployment(name, replicas=1)
 
     def aborting(*asked: Any) -> ActionPlan:
-        return msgspec.structs.replace(plan(*asked), aborted=Reason("max_resources", "2 of 1"))
+        return msgspec.structs.replace(
+            plan(*asked), aborted={"c": Reason("max_resources", "2 of 1")}
+        )
 
     actor = site.actor(planner=aborting)
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
     assert report.plan is not None
-    assert report.plan.aborted is not None
+    assert list(report.plan.aborted) == ["c"]
     assert not report.steps
     assert not site.writes()
     assert not site.told.notices

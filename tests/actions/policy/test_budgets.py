@@ -17,10 +17,9 @@ from actions.policy.budgets import (
     BudgetUsage,
     CountedAction,
     FleetSize,
-    add_usage,
     count_action,
-    explain_excess,
     find_blocks,
+    find_excesses,
     get_horizon,
     get_remaining,
     to_exact,
@@ -310,28 +309,21 @@ def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted
 
 def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> None:
     ten = policy(max_resources=number(10))
-    assert explain_excess(ten, {"c": 10}, spent()) is None
-    reason = explain_excess(ten, {"c": 11}, spent())
-    assert reason is not None
+    assert not find_excesses(ten, {"c": 10}, spent())
+    reason = find_excesses(ten, {"c": 11}, spent())["c"]
     assert "11 cases are more than max_resources" in reason.text
     share = policy(max_resources=percent(20))
-    assert explain_excess(share, {"c": 20}, spent(fleet_workloads=100)) is None
-    assert explain_excess(share, {"c": 21}, spent(fleet_workloads=100)) is not None
-    assert explain_excess(share, {"c": 1}, spent(fleet_workloads=None)) is not None
+    assert not find_excesses(share, {"c": 20}, spent(fleet_workloads=100))
+    assert find_excesses(share, {"c": 21}, spent(fleet_workloads=100))
+    assert find_excesses(share, {"c": 1}, spent(fleet_workloads=None))
 
 
 def test_a_share_of_a_small_fleet_is_never_fewer_than_ten_cases() -> None:
     share = policy(max_resources=percent(20))
-    assert explain_excess(share, {"c": 10}, spent(fleet_workloads=13)) is None
-    assert explain_excess(share, {"c": 11}, spent(fleet_workloads=13)) is not None
-    assert (
-        explain_excess(policy(max_resources=percent(0)), {"c": 1}, spent(fleet_workloads=13))
-        is not None
-    )
-    assert (
-        explain_excess(policy(max_resources=number(2)), {"c": 3}, spent(fleet_workloads=13))
-        is not None
-    )
+    assert not find_excesses(share, {"c": 10}, spent(fleet_workloads=13))
+    assert find_excesses(share, {"c": 11}, spent(fleet_workloads=13))
+    assert find_excesses(policy(max_resources=percent(0)), {"c": 1}, spent(fleet_workloads=13))
+    assert find_excesses(policy(max_resources=number(2)), {"c": 3}, spent(fleet_workloads=13))
 
 
 def test_a_percentage_is_of_its_own_cluster_and_with_scope_fleet_of_all() -> None:
@@ -378,19 +370,18 @@ def test_the_fuse_is_of_the_cluster_that_the_cases_are_in() -> None:
     share = policy(max_resources=percent(20))
     sizes = {"c": FleetSize(workloads=100), "d": FleetSize(workloads=900)}
     fleet = spent(fleet_workloads=1_000, clusters=sizes)
-    assert explain_excess(share, {"c": 20, "d": 180}, fleet) is None
-    assert explain_excess(share, {"c": 21}, fleet) is not None
-    assert explain_excess(share, {"c": 1, "d": 181}, fleet) is not None
-    assert explain_excess(share, {"e": 1}, fleet) is not None, "a cluster of unknown size"
+    assert not find_excesses(share, {"c": 20, "d": 180}, fleet)
+    assert find_excesses(share, {"c": 21}, fleet)
+    assert find_excesses(share, {"c": 1, "d": 181}, fleet)
+    unknown = find_excesses(share, {"e": 1}, fleet)["e"]
+    assert "the size of cluster e is unknown" in unknown.text
 
 
 def test_an_allowed_act_is_spent_at_once() -> None:
     rule = policy(budgets=(ActionBudget(workloads=number(1)),))
     first = decide(rule, facts(), spent(), NOW)
     assert first.ruling == "allow"
-    after = add_usage(spent(), first, NOW)
-    assert after.concurrent == 1
-    assert after.uses == (count_action(first, NOW),)
+    after = spent(uses=(count_action(first, NOW),))
     assert after.uses[0].usd_per_hour == Decimal(4)
     second = decide(rule, facts(), after, NOW)
     assert (second.ruling, second.next_at) == ("hold", NOW + timedelta(days=1))
