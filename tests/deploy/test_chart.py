@@ -252,6 +252,27 @@ def test_ray_is_a_cluster_of_this_image_or_an_address() -> None:
     assert "workers" not in read_settings(made(values("split")))["warehouse"]
 
 
+@pytest.mark.parametrize("policy", [{}, {"egress": []}], ids=["named peers", "ports"])
+def test_the_network_policy_lets_the_service_out_to_ray(policy: dict[str, Any]) -> None:
+    def rules(**ray: Any) -> list[dict[str, Any]]:
+        said = lay_over(values("split"), {"ray": ray, "networkPolicy": policy})
+        (found,) = (
+            one
+            for one in of(made(said), "NetworkPolicy")
+            if not one["metadata"]["name"].endswith("-pages")
+        )
+        return list(found["spec"]["egress"])
+
+    without = rules(enabled=False)
+    *others, last = rules(enabled=True, tokenSecret="ray-token")
+    head = {"podSelector": {"matchLabels": {"ray.io/cluster": "fallow-ray"}}}
+    assert others == without
+    assert last == {"to": [head], "ports": [{"protocol": "TCP", "port": 10001}]}
+    *others, last = rules(enabled=True, tokenSecret="ray-token", address="ray://head.ray:10002")
+    assert others == without
+    assert last == {"ports": [{"protocol": "TCP", "port": 10002}]}
+
+
 def read_settings(found: Objects) -> dict[str, Any]:
     (text,) = (
         one["data"]["fallow.yaml"] for one in of(found, "ConfigMap") if "fallow.yaml" in one["data"]
@@ -489,6 +510,11 @@ def test_every_size_has_values_that_say_how_they_are_known() -> None:
             gpus < 100_000
         ) or gpus == 1_000
         assert f"-f deploy/helm/examples/{example}.yaml -f deploy/helm/sizes/gpus-{gpus}" in text
+        assert "helm install fallow deploy/helm/fallow -n fallow --create-namespace -f" in text
+        secret = yaml.safe_load(text).get("ray", {}).get("tokenSecret")
+        assert (
+            secret is None or f"create secret generic {secret} --from-literal=auth_token=" in text
+        )
     install = (ROOT / "docs" / "install.md").read_text()
     for gpus in (1_000, 10_000, 20_000):
         requests = yaml.safe_load(files[f"gpus-{gpus}"])["resources"]["requests"]

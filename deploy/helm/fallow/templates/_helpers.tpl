@@ -125,6 +125,18 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end -}}
 
+{{/* The way out to Ray's head: of our RayCluster its pods, of another its port. */}}
+{{- define "fallow.rayEgress" -}}
+{{- if .Values.ray.enabled -}}
+{{- if .Values.ray.address -}}
+- ports: [{protocol: TCP, port: {{ regexFind "[0-9]+$" .Values.ray.address }}}]
+{{- else -}}
+- to: [{podSelector: {matchLabels: {ray.io/cluster: {{ include "fallow.fullname" . }}-ray}}}]
+  ports: [{protocol: TCP, port: 10001}]
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A pod of the Ray cluster: (values, container, resources). */}}
 {{- define "fallow.rayPod" -}}
 {{- $pod := index . 0 -}}
