@@ -96,7 +96,9 @@ def up(
     ] = None,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="N/COUNT", help="collect only this shard of the targets: 2/8"),
+        typer.Option(
+            metavar="N/COUNT", help="collect one part of the targets: 2/8 = the second of eight"
+        ),
     ] = None,
 ) -> None:
     """Run the service: collect, account, analyze, act, maintain and show, until SIGTERM."""

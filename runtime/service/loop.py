@@ -71,8 +71,8 @@ def serve(
         TemporaryError: another process writes this warehouse or its queue, or collects this shard.
     """
     mine, stop = expand_roles(roles), stop or threading.Event()
+    shard = _choose_shard(settings, mine)  # what was typed, before what was not
     _check_settings(settings, mine)
-    shard = _choose_shard(settings, mine)
     shows = ServiceRole.dashboard in mine and explain_missing_dashboard() is None
     reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
     metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))

@@ -75,6 +75,18 @@ def test_each_shard_loads_its_own_targets_and_together_they_load_all(shared: Set
     ]
 
 
+@pytest.mark.parametrize(
+    ("shard", "said"),
+    [("3/2", "must be 1 to 2, it is 3"), ("0/8", "must be 1 to 8, it is 0"), ("8", "NUMBER/COUNT")],
+)
+def test_a_shard_that_is_none_is_said_first(tmp_path: Path, shard: str, said: str) -> None:
+    """Who typed it has settings without sources too, and would look for the fault there."""
+    settings = load(environ={}, flags={"home": tmp_path, "service.shard": shard}).settings
+    with pytest.raises(UsageError, match=said) as refused:
+        serve(settings)
+    assert refused.value.hint == "write NUMBER/COUNT, such as 2/8: the second of eight shards"
+
+
 def test_a_lost_shard_is_named_with_its_targets_by_doctor_page_and_metric(
     lake: Warehouse, shared: Settings
 ) -> None:
