@@ -60,10 +60,17 @@ def answer_gates(
     return answers
 
 
-def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
+def find_subject(
+    text: str,
+    subjects: Iterable[Subject],
+    *,
+    verb: str = "was seen lately",
+    hint: str = "write Kind/namespace/name or a part of it",
+) -> Subject:
     """Return the workload that a text names: Kind/namespace/name, or a part that only one has.
 
-    namespace/Kind/name, as pages and `fallow spend` write it, names it too.
+    namespace/Kind/name, as pages and `fallow spend` write it, names it too. `verb` and `hint`: what
+    no workload of this name does, and what to do then.
 
     Raises:
         UsageError: the text matches no workload, or several.
@@ -83,10 +90,8 @@ def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
         if len(matches) == 1:
             return _choose_cluster(matches[0], by_name[matches[0]])
         if matches:
-            raise UsageError(f"{text!r} may be several workloads", hint=_format_list(matches))
-    raise UsageError(
-        f"no workload {text!r} was seen lately", hint="write Kind/namespace/name or a part of it"
-    )
+            raise UsageError(f"{text!r} may be several workloads", hint=format_names(matches))
+    raise UsageError(f"no workload {text!r} {verb}", hint=hint)
 
 
 def format_subject(subject: Subject) -> str:
@@ -112,7 +117,8 @@ def _is_within(name: str, text: str) -> bool:
     return text in name
 
 
-def _format_list(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
+    """Format names as a list, and say how many more there are than it has."""
     rest_count = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {rest_count} more" if rest_count > 0 else "")
 

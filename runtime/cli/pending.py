@@ -47,7 +47,8 @@ def why_pending(
 ) -> None:
     """Say why a workload waits for GPUs, who blocks it, and where and how it would get in.
 
-    Reads only: nothing is moved.
+    Reads only: nothing is moved. Of each place: GPUs that are free there; whether its pods have
+    room on them; and whether it fits, or what refuses it.
     """
     with run.warehouse(run.settings()) as warehouse:
         record, at = pending.explain_why_pending(
@@ -59,8 +60,10 @@ def why_pending(
         run.data(rows, noun="why_pending", **described)
         return
     run.data(rows, noun="why_pending")
-    gpus = "GPUs of an unknown number" if record.gpus is None else f"{record.gpus:g} GPUs"
-    pods = f"{record.pods} pod{'s' * (record.pods != 1)} of {gpus}"
+    gpus = "GPUs of an unknown number"
+    if record.gpus is not None:
+        gpus = f"{record.gpus:g} GPU{'s' * (record.gpus != 1)} in all"
+    pods = f"{record.pods} pod{'s' * (record.pods != 1)}, {gpus}"
     words = described["answer"].replace("_", " ")
     run.say(f"{described['workload']} ({pods}) waits since {record.since:%Y-%m-%d %H:%M} UTC")
     if record.objects:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from actions.gate_answers import find_subject, format_subject
+from actions.gate_answers import find_subject, format_names, format_subject
 from analyzers.checkpoints import read_last_checkpoints
 from analyzers.fragmentation.moves_way import MovesWay
 from fallow.errors import UsageError
@@ -75,14 +75,9 @@ def explain_why_pending(
             hint="fallow why-not WORKLOAD says why one that runs is not acted upon",
         )
     subjects = {Subject(*key): key for key in keys}
-    try:
-        subject = find_subject(workload, subjects)
-    except UsageError as error:
-        names = sorted(map(format_subject, subjects))
-        raise UsageError(
-            f"{error.message}: of those that wait for GPUs", hint=f"these wait: {', '.join(names)}"
-        ) from error
-    key = subjects[subject]
+    names = format_names(sorted(set(map(format_subject, subjects))))
+    hint = f"`fallow queue` lists those that wait: {names}"
+    key = subjects[find_subject(workload, subjects, verb="waits for GPUs", hint=hint)]
     return (reader.describe(key, waiting[key]) if key in waiting else others[key]), last
 
 

@@ -26,6 +26,15 @@ def row_of(cluster: str, **more: Any) -> dict[str, Any]:
     return {"cluster": cluster, "first_seen": first, "last_seen": THEN, **more}
 
 
+def build_pod(cluster: str, workload: str) -> dict[str, Any]:
+    """Return the row of a pod of 8 GPUs that waits."""
+    return row_of(
+        cluster, uid=f"{cluster}-{workload}", namespace="ml", pod=f"{workload}-0", phase="Pending",
+        workload_kind="Job", workload=workload, gpu_request=8.0, gpu_resource="nvidia.com/gpu",
+        created_at=THEN - timedelta(hours=1),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Return a home of two clusters: a job of 8 GPUs waits in the first, the second has 8 free."""
@@ -38,11 +47,7 @@ def home(tmp_path: Path) -> Path:
         for node in nodes
         for n in range(node["gpu_count"])
     ]
-    pod = row_of(
-        "a", uid="p", namespace="ml", pod="train-0", phase="Pending", workload_kind="Job",
-        workload="train", gpu_request=8.0, gpu_resource="nvidia.com/gpu",
-        created_at=THEN - timedelta(hours=1),
-    )  # fmt: skip
+    pod = build_pod("a", "train")
     settings = load(environ={}, flags={"home": tmp_path}).settings
     with Warehouse.open(settings, write=True) as warehouse:
         for table, rows in (("node", nodes), ("device", devices), ("pod", [pod])):
@@ -106,8 +111,27 @@ def test_the_table_is_for_people_and_a_name_that_does_not_wait_is_refused(
     assert ran.code == 0, ran
     assert "fits elsewhere: all of its pods fit in cluster b" in ran.err
     ran = fallow("why-pending", "other", "--home", home)
-    assert (ran.code, "no workload 'other' was seen lately: of those that wait" in ran.err) == (
-        2,
-        True,
+    assert ran.code == 2
+    assert ran.err == (
+        "fallow: no workload 'other' waits for GPUs\n"
+        "hint: `fallow queue` lists those that wait: Job/ml/train\n"
     )
-    assert "these wait: Job/ml/train" in ran.err
+
+
+def test_a_name_that_several_have_gets_the_hint_that_chooses_one(
+    fallow: Fallow, home: Path
+) -> None:
+    twins = [build_pod("b", "train"), *(build_pod("a", f"sweep-{n}") for n in range(30))]
+    with Warehouse.open(load(environ={}, flags={"home": home}).settings, write=True) as warehouse:
+        warehouse.ingest(build_batches("pod", twins))
+    ran = fallow("why-pending", "train", "--home", home)
+    assert ran.code == 2
+    assert ran.err == "fallow: Job/ml/train is in a and b\nhint: name one of them: --cluster a\n"
+    ran = fallow("why-pending", "train", "--home", home, "--cluster", "a")
+    assert ran.code == 0, ran
+    ran = fallow("why-pending", "sweep", "--home", home)
+    assert (ran.code, "'sweep' may be several workloads" in ran.err) == (2, True)
+    assert ran.err.endswith(" and 22 more\n")
+    assert "train" not in ran.err
+    ran = fallow("why-pending", "absent", "--home", home)
+    assert ran.err.endswith(" and 23 more\n"), "a long queue is no part of a message"
