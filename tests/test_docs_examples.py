@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
+import yaml
 
 from fallow.models import STATES
 from fallow.resources import read_table
@@ -361,3 +362,19 @@ def test_why_not_answers_by_every_gate_however_long_ago_the_data_end(
         ("idle", rule.name) for rule in rules
     }
     assert all(answers for _, _, answers in made.cases)
+
+
+def test_the_page_install_names_every_extra_and_every_switch_of_the_chart() -> None:
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (extras,) = re.findall(r"^Linux .*?Extras: (.*?)\.$", text, re.DOTALL | re.MULTILINE)
+    assert set(project["optional-dependencies"]) == {
+        name for name in CODE.findall(extras) if name in project["optional-dependencies"]
+    }
+    values = yaml.safe_load(
+        (ROOT / "deploy" / "helm" / "fallow" / "values.yaml").read_text(encoding="utf-8")
+    )
+    table = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    switches = {name for name, value in values.items() if isinstance(value, dict)}
+    switches = {name for name in switches if "enabled" in values[name]} | {"split", "shards"}
+    assert {name for name in switches if f"`{name}" not in table} == set()
