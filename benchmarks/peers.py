@@ -5,7 +5,8 @@
 
 Prometheus needs a CPU-minute per 17 million samples to be filled, so A is asked of 2,000 devices
 over 30 days and B of 10,000 devices over one; `benchmarks.rollup` asks A of 10,000 for 30 days.
-Fallow answers A from the hourly rollups that it keeps, and once more from five-minute rollups.
+Fallow answers both from the hourly rollups that it keeps, which have the mean, the count and the
+greatest value of each whole hour, and once more from five-minute rollups, which must agree.
 A of 40 devices over 2 days is the fixed cost of a query: most sites are small.
 """
 
@@ -51,10 +52,11 @@ FROM rollup_1h WHERE bucket >= $start AND bucket < $end GROUP BY namespace
 OUR_FINE_MEANS = OUR_MEANS.replace("rollup_1h", "rollup_5m")
 OUR_IDLE = """
 SELECT count(*) FROM (
-    SELECT device, namespace, pod FROM rollup_5m WHERE bucket >= $start AND bucket < $end
+    SELECT device, namespace, pod FROM rollup_1h WHERE bucket >= $start AND bucket < $end
     GROUP BY ALL HAVING max(gpu_util_pct_max) < 5
 )
 """
+OUR_FINE_IDLE = OUR_IDLE.replace("rollup_1h", "rollup_5m")
 PART = "FROM rollup_5m WHERE bucket >= $first AND bucket < $last"
 WORST = 1e-7
 """Relative difference of the means of hours, whose columns are single precision."""
@@ -94,7 +96,7 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
     texts = _write_texts(con, work, days)
     figure = f"{QUESTIONS[question]} ({devices} GPUs, {days} d)"
     seconds, reach = ours[question][0] * 1000, REACHES_MS.get((question, devices))
-    fine = f"; of five-minute rollups {ours['fine'][0] * 1000:.1f} ms" if question == "A" else ""
+    fine = f"; of five-minute rollups {ours['fine ' + question][0] * 1000:.1f} ms"
     out: list[Result] = []
     for name, fill in (("Prometheus", _query_prometheus), ("VictoriaMetrics", _query_victoria)):
         try:
@@ -142,12 +144,19 @@ def _query_ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: d
         means = _find_best(lambda: warehouse.query(OUR_MEANS, window))
         idle = _find_best(lambda: warehouse.query(OUR_IDLE, recent))
         fine = _find_best(lambda: warehouse.query(OUR_FINE_MEANS, window))
+        fine_idle = _find_best(lambda: warehouse.query(OUR_FINE_IDLE, recent))
         by, of_buckets = _list_means(means[1]), _list_means(fine[1])
         assert by.keys() == of_buckets.keys()
         for name, mean in of_buckets.items():
             assert math.isclose(by[name], mean, rel_tol=WORST), (name, by[name], mean)
-        idle_devices = idle[1].column(0)[0].as_py()
-        return {"A": (means[0], by), "B": (idle[0], idle_devices), "fine": (fine[0], of_buckets)}
+        count, fine_count = (rows.column(0)[0].as_py() for _, rows in (idle, fine_idle))
+        assert count == fine_count, (count, fine_count)
+        return {
+            "A": (means[0], by),
+            "B": (idle[0], count),
+            "fine A": (fine[0], of_buckets),
+            "fine B": (fine_idle[0], fine_count),
+        }
 
 
 def _list_means(table: pa.Table) -> dict[str, float]:
