@@ -55,8 +55,9 @@ class IdleAnalyzer:
         since = max(window.start, window.end - brief)
         if window.seconds <= LITTLE_LONGER * brief.total_seconds():
             return [f for f in self.find(views, window) if f.window.end > since]
-        findings = self.find(views, Window(since, window.end))
-        filled = {_format_name(f.subject) for f in findings if f.window.start <= since + TOLERANCE}
+        recent, longer_from = Window(since, window.end), since + TOLERANCE
+        findings = self._ranked(self._judged(views, recent, longer_from))
+        filled = {_format_name(f.subject) for f in findings if f.window.start <= longer_from}
         if not filled:
             return findings
         bucket = WorkloadBucket(workloads=tuple(sorted(filled)))
@@ -100,9 +101,13 @@ class IdleAnalyzer:
         """
         return IdlePast(judge_window(views, window, times, self.settings), self.settings)
 
-    def _judged(self, views: Views, window: Window) -> IdleJudgements:
+    def _judged(
+        self, views: Views, window: Window, longer_from: datetime | None = None
+    ) -> IdleJudgements:
         self._check(views, window)
-        return judge_window(views, window, [window.end], self.settings, over=True)
+        return judge_window(
+            views, window, [window.end], self.settings, over=True, longer_from=longer_from
+        )
 
     def _check(self, views: Views, window: Window) -> None:
         interval = source.read_shortest_interval_s(views, window)

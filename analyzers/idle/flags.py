@@ -34,7 +34,7 @@ def add_flags(
     rows: pl.DataFrame, settings: IdleSettings, *, pods: pl.DataFrame, host: pl.DataFrame,
     book: pl.DataFrame, unready: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
-    """Add a column per signal and veto (`FLAGS`), and the `kind` of the finding.
+    """Add a column per signal and veto (`FLAGS` but `recurrent`), and the `kind` of the finding.
 
     rows: row, start, end, workload_kind, estimated, spread and the columns of `sum_by_stretch`.
     pods: row, pod_count, started_us, pending, unresolved, hard, soft.
@@ -106,10 +106,15 @@ def add_flags(
         no_request_metrics=services & pl.col("intent").is_null(),
         unseen=whole & pl.col("gap").is_not_null(),
         waiting_peer=whole & pl.col("waiting_peer"),
-        recurrent=whole
-        & (end - pl.col("start") < RECURRENCE * pl.col("longest_rest_us")).fill_null(False),
         low=whole & pl.col("low"),
     )
+
+
+def add_recurrence(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the veto `recurrent`, from `longest_rest_us` (`history.add_longest_rest`)."""
+    length = pl.col("end") - pl.col("start")
+    short = (length < RECURRENCE * pl.col("longest_rest_us")).fill_null(False)
+    return rows.with_columns(recurrent=(pl.col("state") == "idle") & short)
 
 
 def _decide_kinds(served: pl.Expr, notebook: pl.Expr) -> pl.Expr:

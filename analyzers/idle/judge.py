@@ -102,6 +102,7 @@ def judge_window(
     over: bool = False,
     bucket: WorkloadBucket | None = None,
     bands: Bands | None = None,
+    longer_from: datetime | None = None,
 ) -> IdleJudgements:
     """Return what was known at each time of the idle stretches that lasted until then.
 
@@ -109,6 +110,8 @@ def judge_window(
     idle devices. Times are equally far apart; where there are too many samples and five-minute
     rollups are read, they should be multiples of five minutes. `bucket`: only these workloads;
     `bands`: the fleet's idle power at each time, learned from the bucket where not given.
+    `longer_from`: workloads with a finding that began by then will be judged over a longer window.
+    Here their earlier stretches are not read, which change no evidence but what may be acted upon.
 
     Raises:
         UsageError: the times are not equally far apart.
@@ -161,16 +164,31 @@ def judge_window(
     )
     rows = rows.join(CostMeter(views, window, chosen.devices).dollars(inside), on="row", how="left")
     rows = _add_holders(rows, stretch_holds, holds, settings)
-    ended = history.read_ended_stretches(
-        views, window, times[0], chosen, cut.whole, merged, holds, rows, settings
-    )
-    rows = history.add_longest_rest(rows, ended, settings)
     rows = pods.add_signals(views, window, rows, stretch_holds, at, settings)
+    due = rows if longer_from is None else _drop_longer(rows, longer_from)
+    ended = history.read_ended_stretches(
+        views, window, times[0], chosen, cut.whole, merged, holds, due, settings
+    )
+    rows = flags.add_recurrence(history.add_longest_rest(rows, ended, settings))
     rows = return_probability.add_return_probability(views, window, rows, settings)
     rows, judgements = flags.add_judgements(rows)
     return msgspec.structs.replace(
         nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
     )
+
+
+def _drop_longer(rows: pl.DataFrame, longer_from: datetime) -> pl.DataFrame:
+    """Drop the rows of every workload with a finding that began by a time.
+
+    Earlier stretches are a veto on acting only (`evidence.UNACTIONABLE`): the findings are known.
+    """
+    judged, judgements = flags.add_judgements(rows.with_columns(recurrent=False))
+    findings = [n for n, (_, each) in enumerate(judgements) if each.evidence is not None]
+    longer = judged.filter(
+        pl.col("judgement").is_in(findings)
+        & (pl.col("start") <= round(longer_from.timestamp() * MICRO))
+    )
+    return rows.join(longer.select("owner").unique(), on="owner", how="anti", maintain_order="left")
 
 
 def _scan_samples(

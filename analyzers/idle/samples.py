@@ -23,11 +23,13 @@ from warehouse.steps import ACTIVE_SAMPLE
 MOST_SAMPLES = 30_000_000
 """Windows with more raw samples are judged from 5-minute rollups."""
 
-PER_PART = {"sample": 1_500_000, "rollup_5m": 30_000_000}
+PER_PART = {"sample": 1_500_000, "rollup_5m": 5_000_000}
 """Most rows of one part; two parts and the copy in order of one are in memory, 60 bytes a row.
 
-Of rollups one row in six is idle; the others are not returned.
+Of rollups only idle rows are returned.
 """
+UNKNOWN_INTERVAL_S = 60.0
+"""The interval of a device that has none yet, to size the parts."""
 
 BUCKET_S = 300
 NAMED, LOW, FROZEN = 1, 2, 4
@@ -52,6 +54,8 @@ class SampleQuery(msgspec.Struct, frozen=True):
     rows: int
     devices: pl.DataFrame
     """number, cluster, device, node, parent, model, weight, gpu_model, tdp_w, prior_w."""
+    rows_per_device: float
+    """Rows that a device has in the window, on average."""
     parameters: dict[str, Any]
     accounted: tuple[int, int] = (0, 0)
     """The first and last time (microseconds) for which the accounting step has written states."""
@@ -80,13 +84,23 @@ def plan_query(
     }
     if not raw:
         parameters |= _choose_rollup_parameters(views, window, settings)
+    numbered = _number_devices(devices)
+    interval_s = numbered["interval_s"].fill_null(UNKNOWN_INTERVAL_S) if raw else None
     return SampleQuery(
         "sample" if raw else "rollup_5m",
         counts.samples if raw else counts.rolled,
-        _number_devices(devices),
+        numbered,
+        _compute_rows_per_device(window, interval_s),
         parameters,
         (counts.accounted_from or 0, counts.accounted_until or 0),
     )
+
+
+def _compute_rows_per_device(window: Window, interval_s: pl.Series | None) -> float:
+    """Return the mean number of samples of a device, or of five-minute rows without intervals."""
+    if interval_s is None:
+        return window.seconds / BUCKET_S
+    return float(np.sum(window.seconds / interval_s.to_numpy()) / max(1, len(interval_s)))
 
 
 def _number_devices(devices: Sequence[AllocatedDevice]) -> pl.DataFrame:
@@ -142,7 +156,7 @@ def read_parts(
     count = chosen.devices.height
     if not count:
         return
-    step = max(1, int(count * PER_PART[chosen.source] / max(chosen.rows, 1)))
+    step = max(1, int(PER_PART[chosen.source] / max(1.0, chosen.rows_per_device)))
     part_parameters = [
         build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)

@@ -3,7 +3,10 @@
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.idle.evidence import (
     HARD,
@@ -16,6 +19,7 @@ from analyzers.idle.evidence import (
 )
 
 GOOD: dict[str, Any] = {"physics": True, "host": True, "intent": True}
+KEYS = frozenset({"physics", "host", "intent"})
 ALONE = "no independent signal beside compute"
 NO_PHYSICS = "no signal of physics (power, processes, last kernel)"
 NO_HOST = "no signal from the host or of intent"
@@ -110,3 +114,21 @@ def test_confidence_is_coverage_by_the_share_of_keys_by_attribution(
 ) -> None:  # fmt: skip
     made = IdleSignals(**signals)
     assert compute_confidence(made, coverage=coverage, exact=exact, evidence=evidence) == expected
+
+
+@given(
+    st.builds(
+        IdleSignals,
+        **{
+            name: st.sampled_from((True, False, None)) if name in KEYS else st.booleans()
+            for name in IdleSignals.__struct_fields__
+        },
+    )
+)
+def test_earlier_stretches_change_only_what_may_be_acted_upon(signals: IdleSignals) -> None:
+    """So `judge.judge_window` knows the findings before it reads earlier stretches."""
+    without, recurrent = (
+        judge_signals(msgspec.structs.replace(signals, recurrent=value)) for value in (False, True)
+    )
+    assert (without.verdict, without.evidence) == (recurrent.verdict, recurrent.evidence)
+    assert recurrent.actionable is False

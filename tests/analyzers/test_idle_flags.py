@@ -7,7 +7,13 @@ import polars as pl
 import pytest
 
 from analyzers.idle.evidence import IdleSignals
-from analyzers.idle.flags import FLAGS, add_flags, add_judgements, add_physics
+from analyzers.idle.flags import (
+    FLAGS,
+    add_flags,
+    add_judgements,
+    add_physics,
+    add_recurrence,
+)
 from fallow.idle_settings import IdleSettings
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.runs import MICRO
@@ -64,14 +70,15 @@ def flags(
     unready: bool = False,
 ) -> dict[str, Any]:
     """Return the flags of one stretch; `host` and `servers` are absent unless given."""
-    (row,) = add_flags(
+    flagged = add_flags(
         frame(STRETCH | (stretch or {})),
         SETTINGS,
         pods=frame(PODS | (pods or {}), empty=pods == {}),
         host=frame(HOST | (host or {}), empty=host is None),
         book=frame(SERVERS | (servers or {}), empty=servers is None),
         unready=pl.DataFrame({"row": [0] if unready else []}, schema={"row": pl.Int64}),
-    ).rows(named=True)
+    )
+    (row,) = add_recurrence(flagged).rows(named=True)
     return row
 
 
@@ -340,7 +347,7 @@ def test_equal_flags_share_one_judgement() -> None:
         book=frame(SERVERS, empty=True),
         unready=pl.DataFrame({"row": []}, schema={"row": pl.Int64}),
     )
-    judged, judgements = add_judgements(flagged)
+    judged, judgements = add_judgements(add_recurrence(flagged))
     assert judged["judgement"].to_list() == [0, 1, 0]
     assert [signals for signals, _ in judgements] == [
         IdleSignals(physics=True),

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analyzers.idle import history
 from analyzers.idle.analyzer import IdleAnalyzer
+from analyzers.idle.evidence import UNACTIONABLE
 from fallow.errors import UsageError
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
@@ -68,6 +70,38 @@ def test_a_stretch_that_ended_when_the_last_hours_began_is_none_of_them(
     answer = "UPDATE notebook_sample SET last_kernel_activity = $at WHERE ts > $at"
     views.engine.execute(answer, {"at": ten})
     assert spans(site) == [("nb", 10, 12)]
+
+
+def test_a_short_stretch_has_its_history_and_a_long_one_that_of_its_whole_length(
+    site: "Site",
+) -> None:
+    """Both rested before: 100 minutes, and now 90; 200 minutes, and now 240."""
+    rest(site, "short", (0.9, 300), (0.0, 100), (0.9, 230), (0.0, 90))
+    rest(site, "long", (0.9, 60), (0.0, 200), (0.9, 220), (0.0, 240))
+    found = {f.subject.workload: f for f in latest(site)}
+    vetoed = UNACTIONABLE["recurrent"]
+    for name, longest in (("short", "1h40m"), ("long", "3h20m")):
+        assert found[name].details["longest_rest"] == longest
+        assert vetoed in found[name].details["reasons"]
+    assert found["long"].window.seconds == 4 * 3600
+
+
+def test_workloads_that_will_be_judged_over_more_time_are_not_compared_with_earlier_times(
+    site: "Site", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest(site, "short", (0.9, 630), (0.0, 90))
+    rest(site, "long", (0.9, 60), (0.0, 660))
+    rest(site, "never", (0.0, 720))
+    counts: list[int] = []
+    read = history.read_ended_stretches
+
+    def note(*arguments: Any) -> Any:
+        counts.append(arguments[7]["owner"].n_unique())
+        return read(*arguments)
+
+    monkeypatch.setattr(history, "read_ended_stretches", note)
+    assert [name for name, _, _ in spans(site)] == ["never", "long", "short"]
+    assert counts == [1, 2]
 
 
 @pytest.mark.parametrize(("minutes", "refused"), [(59, True), (60, False)])

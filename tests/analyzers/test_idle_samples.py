@@ -83,6 +83,14 @@ def test_raw_samples_are_read_where_they_are_complete_and_at_most_thirty_million
     assert ("every" in chosen.parameters) is (source == "rollup_5m")
 
 
+@pytest.mark.parametrize(("counted", "rows"), [((10, 10), 90.0), ((0, 10), 12.0)])
+def test_a_plan_knows_the_rows_of_its_own_devices_not_those_of_the_fleet(
+    monkeypatch: pytest.MonkeyPatch, counted: tuple[int, int], rows: float
+) -> None:
+    """In an hour a device has 120 samples of 30 s, one 60 of 60 s; each has 12 five minutes."""
+    assert plan(monkeypatch, counted).rows_per_device == rows
+
+
 def test_a_plan_has_the_devices_with_the_power_of_their_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -131,7 +139,8 @@ QUERY_DEVICES: dict[str, Any] = {
 
 def query_of(source: str, rows: int) -> SampleQuery:
     parameters = {"since": T, "until": T + HOUR, "threshold": 0.05}
-    return SampleQuery(source, rows, pl.DataFrame(QUERY_DEVICES), parameters)
+    devices = pl.DataFrame(QUERY_DEVICES)
+    return SampleQuery(source, rows, devices, rows / devices.height, parameters)
 
 
 def test_parameters_name_the_devices_of_a_part() -> None:
@@ -186,7 +195,7 @@ def parts_of(
         ("sample", 6, [[0, 1, 2], [3]]),
         ("sample", 60, [[0], [1], [2], [3]]),
         ("sample", 0, [[0, 1, 2, 3]]),
-        ("rollup_5m", 60, [[0, 1], [2, 3]]),  # about a sixth of the buckets are idle
+        ("rollup_5m", 60, [[0, 1], [2, 3]]),
         ("rollup_5m", 5, [[0, 1, 2, 3]]),
     ],
 )
@@ -201,7 +210,7 @@ def test_devices_are_read_in_parts_of_a_bounded_number_of_samples(
 
 def test_without_devices_there_are_no_parts() -> None:
     views: Any = Parts([])
-    nothing = SampleQuery("sample", 0, pl.DataFrame(QUERY_DEVICES).clear(), {})
+    nothing = SampleQuery("sample", 0, pl.DataFrame(QUERY_DEVICES).clear(), 0.0, {})
     assert list(read_parts(views, nothing, IdleSettings())) == []
 
 

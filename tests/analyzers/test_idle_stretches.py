@@ -85,6 +85,7 @@ QUERY = SampleQuery(
     "sample",
     9,
     pl.DataFrame({"number": [0, 1, 2], "cluster": ["c"] * 3, "device": ["d0", "d1", "d2"]}),
+    3.0,
     {"since": 0, "until": 1000, "exit_threshold": 0.1},
 )
 
