@@ -7,7 +7,7 @@ from benchmarks.month import open_month, read_peak_gib
 from benchmarks.result import Result
 from fallow.errors import FallowError
 from fallow.window import Window
-from runtime.operations import analyzer_runs
+from runtime.operations import analyzer_runs, plans
 from warehouse.lake import Warehouse
 
 REACH_S = 25
@@ -33,10 +33,13 @@ def run(small: bool) -> list[Result]:
             at_once=analyzer_runs.PARALLEL_ANALYZERS,
         )
         took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
+        peak = read_peak_gib()
+        turn = _measure_turn(warehouse, window)
     about = f"{days} d of {gpus} GPUs"
     saved = report.waterfall.saved()
     return [
         *each,
+        turn,
         Result(
             name=f"all analyzers and the waterfall, {about}",
             value=took,
@@ -48,7 +51,7 @@ def run(small: bool) -> list[Result]:
         ),
         Result(
             name="all analyzers: peak memory",
-            value=read_peak_gib(),
+            value=peak,
             unit="GiB",
             reach=REACH_GIB,
             note=f"{before:.2f} GiB before, {alone:.2f} GiB after each alone",
@@ -69,4 +72,19 @@ def _measure_alone(warehouse: Warehouse, window: Window, name: str) -> Result:
         value=took,
         unit="s",
         note=f"{outcome}, {worked:.1f} s of processors; {read_peak_gib():.2f} GiB so far",
+    )
+
+
+def _measure_turn(warehouse: Warehouse, window: Window) -> Result:
+    """Measure what an actor judges at each turn: the cases of every analyzer, at the last time."""
+    began = time.perf_counter(), time.process_time()
+    cases, _ = plans.gather_cases(
+        warehouse, warehouse.settings, at=window.end, cluster=warehouse.settings.cluster
+    )
+    took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
+    return Result(
+        name="the cases of one turn (`fallow plan`)",
+        value=took,
+        unit="s",
+        note=f"{len(cases)} cases, {worked:.1f} s of processors",
     )
