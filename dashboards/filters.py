@@ -21,6 +21,8 @@ NAMED = timedelta(days=31)
 DAY = timedelta(days=1)
 DATES = "dates"
 SEARCH = "search-workloads"
+APART = ("workload", "namespace", "pool")
+"""What has equal names in two clusters and is two."""
 JUST_DRAWN = "just-drawn"
 
 
@@ -96,10 +98,13 @@ def add_cluster(
 def add_cluster_of_workloads(
     columns: Mapping[str, Any], request: page.PageRequest, key: str
 ) -> dict[str, Any]:
-    """Return the columns of a table grouped by `key`: workloads have their cluster, and room."""
-    if key != "workload":
+    """Return the columns of a table grouped by `key`: what has a cluster names it.
+
+    Workloads have room.
+    """
+    if key not in APART:
         return dict(columns)
-    wide = {**columns, "name": page.configure_workload("name")}
+    wide = {**columns, "name": page.configure_workload("name")} if key == "workload" else columns
     return add_cluster(wide, request, after="name")
 
 

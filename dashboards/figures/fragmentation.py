@@ -82,6 +82,7 @@ class Cut(msgspec.Struct, frozen=True):
     """One layout of GPUs in MIG mode: allocated and free instances, and the better layout."""
 
     id: str
+    cluster: str
     name: str
     gpus: int
     allocated: str
@@ -106,6 +107,7 @@ def read_cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]
     return tuple(
         Cut(
             finding.id,
+            finding.cluster,
             finding.workload,
             int(get_number(layout.get("gpus"))),
             *(_join_names(layout.get(name)) for name in ("held", "free", "cut_again")),

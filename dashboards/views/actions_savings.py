@@ -111,7 +111,9 @@ def show_cases(request: PageRequest) -> None:
     rows = data.query(savings.read_cases, request.window, request.filters)
     if rows.num_rows:
         page.show_heading("Cases")
-        cells = [{**row, "kind": describe_kind(row["kind"])} for row in rows.to_pylist()]
+        cells = [
+            {**row, "kind": describe_kind(row["kind"] or "unknown")} for row in rows.to_pylist()
+        ]
         page.show_table(cells, CASES, table_name="Cases beyond being identified")
 
 

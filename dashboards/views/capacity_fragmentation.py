@@ -171,7 +171,14 @@ def plan(request: PageRequest) -> None:
         return
     page.show_heading("The defragmentation plan")
     rows = [
-        {"pool": pool.name, "pod": m.pod, "gpus": m.gpus, "source": m.source, "target": m.target}
+        {
+            "pool": pool.name,
+            "cluster": pool.cluster,
+            "pod": m.pod,
+            "gpus": m.gpus,
+            "source": m.source,
+            "target": m.target,
+        }
         for pool in pools_found
         for m in pool.plan.moves
     ]
@@ -204,7 +211,7 @@ def show_pools(request: PageRequest) -> None:
         return
     rows = [
         {
-            **{name: getattr(p, name) for name in POOLS if name != "cause"},
+            **{name: getattr(p, name) for name in ("cluster", *POOLS) if name != "cause"},
             "cause": fragmentation.CAUSES[p.causes[0][0]] if p.causes else "",
         }
         for p in pools_found
@@ -216,7 +223,13 @@ def show_fits(request: PageRequest) -> None:
     """List which jobs fit into the free GPUs."""
     pools_found = data.query(fragmentation.read_pools, request.window, request.filters)
     rows = [
-        {"pool": p.name, "size": size, "fit": fit, "used_pct": None if u is None else 100 * u}
+        {
+            "pool": p.name,
+            "cluster": p.cluster,
+            "size": size,
+            "fit": fit,
+            "used_pct": None if u is None else 100 * u,
+        }
         for p in pools_found
         for size, fit, u in p.packing
     ]
@@ -233,6 +246,7 @@ def show_causers(request: PageRequest) -> None:
         {
             **workload,
             "pool": pool.name,
+            "cluster": pool.cluster,
             "workload": _name(workload),
             "timeline": links.build_timeline_link(cluster=pool.cluster, workload=_name(workload)),
         }
@@ -251,7 +265,7 @@ def show_cuts(request: PageRequest) -> None:
     if not layouts:
         _show_nothing(request)
         return
-    rows = [{name: getattr(cut, name) for name in CUTS} for cut in layouts]
+    rows = [{name: getattr(cut, name) for name in ("cluster", *CUTS)} for cut in layouts]
     page.show_table(rows, CUTS, table_name="Layouts of MIG GPUs that strand slices")
 
 

@@ -137,6 +137,7 @@ def show_findings(request: PageRequest) -> None:
         {
             **{name: getattr(finding, name) for name in ("kind", "evidence", "usd", "gpu_hours")},
             **{name: getattr(finding, name) for name in ("why", "verb", "advice", "caution", "id")},
+            "cluster": finding.cluster,
             "name": f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
             if finding.namespace
             else f"{finding.workload_kind}/{finding.workload}",

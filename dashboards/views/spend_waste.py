@@ -37,7 +37,7 @@ def show_owners(request: PageRequest) -> None:
     if not rows.num_rows:
         page.show_no_data(request)
         return
-    several = key == "workload" and filters.has_several_clusters(request)
+    several = key in filters.APART and filters.has_several_clusters(request)
     records = [
         {**row, "owner": f"{row['name']} ({row['cluster']})" if several else row["name"]}
         for row in rows.to_pylist()

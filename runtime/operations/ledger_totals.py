@@ -25,6 +25,8 @@ StoredWaterfall = tuple["SavingsWaterfall", datetime]
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
 HOUR = timedelta(hours=1)
+APART = frozenset({"workload", "namespace", "pool", "node"})
+"""What has equal names in two clusters and is two."""
 MOST_SPANS = 5
 """Stretches of hours without accounting that are named; the others are counted."""
 MIN_SHARE = 0.001
@@ -61,8 +63,8 @@ def read_total_spend(
     `busy_pct`: hours with work, over allocated hours with known use; `effective_pct`: effective
     utilisation of `measured_gpu_hours`; null = not measured. `saves_gpu_hours` and `saves_usd` are
     what the stored findings would save; null where no finding is stored, or where the dollars are
-    not the fully loaded ones in which savings are counted. By workload the rows of several clusters
-    have their `cluster` too: equal names there are different workloads.
+    not the fully loaded ones in which savings are counted. By workload, namespace,
+    pool or node the rows of several clusters have their `cluster` too: equal names are different.
     """
     settings = warehouse.settings
     span = windows.find_covered_hours(
@@ -77,7 +79,7 @@ def read_total_spend(
     table = read_spend(
         warehouse,
         chosen,
-        by=[*by, "cluster"] if "workload" in by else list(by),
+        by=[*by, "cluster"] if APART.intersection(by) else list(by),
         view=view,
         share_unallocated=share_unallocated,
         cluster=cluster,
@@ -106,11 +108,11 @@ def read_total_spend(
 
 
 def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]:
-    """Return what the rows are grouped by: workloads of several clusters have their cluster.
+    """Return what the rows are grouped by: what is `APART` in several clusters has its cluster.
 
     Of one cluster its column is removed, unless it was asked for.
     """
-    if "workload" not in by or "cluster" in by:
+    if not APART.intersection(by) or "cluster" in by:
         return list(by)
     if len({row["cluster"] for row in rows}) > 1:
         return [*by, "cluster"]

@@ -95,18 +95,25 @@ def get_width() -> int | None:
 
 
 def fit_columns(
-    widths: Mapping[str, int], noun: str, limit: int, figures: Collection[str] = ()
+    widths: Mapping[str, int],
+    noun: str,
+    limit: int,
+    figures: Collection[str] = (),
+    required: Collection[str] = (),
 ) -> dict[str, int]:
     """Return the columns that fit into a line, in their order, and how wide each is fitted.
 
     `widths`: characters of each column; `figures`: the columns of numbers. The most important come
-    first, and the first one always stays. Only texts are cut, to `SHORT` characters at least: never
-    a name, an id or a figure.
+    first, and the first one always stays; `required` ones are as important. Only texts are cut, to
+    `SHORT` characters at least: never a name, an id or a figure.
     """
     ranks, whole = _read_ranks(noun)
     texts = widths.keys() - whole - set(figures)
     first = next(iter(widths))
-    order = sorted(widths, key=lambda name: (name != first, ranks.get(name, len(ranks))))
+    order = sorted(
+        widths,
+        key=lambda name: (name != first, name not in required, ranks.get(name, len(ranks))),
+    )
     fitted: dict[str, int] = {}
     left = limit + GAP
     for name in order:
@@ -207,7 +214,9 @@ def _render_table(names: Sequence[str], rows: Rows, noun: str) -> str:
     cells = {name: [name.upper(), *(format_value(row.get(name)) for row in rows)] for name in names}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     limit = get_width()
-    fitted = widths if limit is None else fit_columns(widths, noun, limit, right)
+    # Without the cluster, rows of equal names in two clusters could not be distinguished.
+    required = {"cluster"} if len({row.get("cluster") for row in rows} - {None, ""}) > 1 else ()
+    fitted = widths if limit is None else fit_columns(widths, noun, limit, right, required)
     columns = (_align(cells[name], fitted[name], right=name in right) for name in fitted)
     lines = zip(*columns, strict=True)
     text = "\n".join((" " * GAP).join(line).rstrip() for line in lines) + "\n"

@@ -81,6 +81,29 @@ def test_the_command_and_the_assistant_name_the_cluster_with_room(
     ]
 
 
+def test_a_job_of_one_name_in_two_clusters_is_named_by_its_cluster(
+    fallow: Fallow, home: Path
+) -> None:
+    settings = load(environ={}, flags={"home": home}).settings
+    pod = row_of(
+        "b", uid="q", namespace="ml", pod="train-0", phase="Pending", workload_kind="Job",
+        workload="train", gpu_request=16.0, gpu_resource="nvidia.com/gpu",
+        created_at=THEN - timedelta(hours=1),
+    )  # fmt: skip
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest(build_batches("pod", [pod]))
+    ran = fallow("why-pending", "train", "--home", home)
+    assert (ran.code, "Job/ml/train is in a and b" in ran.err) == (2, True), ran
+    assert "--cluster a" in ran.err
+    for cluster, answer in (("a", "fits_elsewhere"), ("b", "nowhere")):
+        ran = fallow("why-pending", "train", "--home", home, "--cluster", cluster, "-o", "json")
+        assert ran.code == 0, ran
+        shown = json.loads(ran.out)
+        assert (shown["cluster"], shown["answer"]) == (cluster, answer)
+    records = json.loads(fallow("queue", "--home", home, "-o", "json").out)["queue"]
+    assert sorted((r["cluster"], r["gpus"]) for r in records) == [("a", 8.0), ("b", 16.0)]
+
+
 def test_the_queue_has_the_same_record_as_why_pending(fallow: Fallow, home: Path) -> None:
     ran = fallow("queue", "--home", home, "-o", "json")
     assert ran.code == 0, ran

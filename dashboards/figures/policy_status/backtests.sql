@@ -1,6 +1,7 @@
 -- The results of policies' backtests, the newest first.
 SELECT
     j.about AS policy,
+    j.cluster,
     j.ts AS at,
     j.actor,
     (j.document ->> '$.since')::TIMESTAMPTZ::TIMESTAMP AS since,

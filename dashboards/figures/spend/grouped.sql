@@ -1,6 +1,6 @@
 -- One row per name, the most expensive first. Rows are summed by name and state first: sums with
 -- conditions over every row cost more.
--- A workload's identity includes its cluster.
+-- The identity of a workload, a namespace and a pool includes its cluster.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -12,7 +12,7 @@ WITH keyed AS (
             WHEN 'pool' THEN pool
             WHEN 'state' THEN state
         END AS name,
-        CASE WHEN $by = 'workload' THEN cluster END AS cluster,
+        CASE WHEN $by IN ('workload', 'namespace', 'pool') THEN cluster END AS cluster,
         state,
         sum(gpu_hours) AS gpu_hours,
         sum(usd) AS usd,

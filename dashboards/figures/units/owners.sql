@@ -1,4 +1,5 @@
--- The cost of a working hour: everything paid for a name over its working hours.
+-- The cost of a working hour: everything paid for a name over its working hours. Namespaces and
+-- pools of two clusters with equal names are two.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -8,6 +9,7 @@ WITH keyed AS (
             WHEN 'pool' THEN pool
             WHEN 'cluster' THEN cluster
         END AS name,
+        CASE WHEN $by IN ('namespace', 'pool') THEN cluster END AS cluster,
         state,
         gpu_hours,
         usd
@@ -16,6 +18,7 @@ WITH keyed AS (
 
 SELECT
     name,
+    cluster,
     sum(usd) AS usd,
     sum(gpu_hours) AS gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
@@ -24,5 +27,5 @@ SELECT
     sum(usd)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0)
         AS usd_per_productive_gpu_hour
 FROM keyed
-GROUP BY name
-ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC
+GROUP BY name, cluster
+ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC, cluster ASC

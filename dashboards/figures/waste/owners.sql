@@ -1,6 +1,6 @@
 -- Waste by owner and state. Low use is not waste here; unknown time is never waste. Rows are summed
 -- by name and state first: sums with conditions over every row cost more.
--- A workload's identity includes its cluster.
+-- The identity of a workload, a namespace and a pool includes its cluster.
 WITH keyed AS (
     SELECT
         CASE $by
@@ -11,7 +11,7 @@ WITH keyed AS (
             WHEN 'pool' THEN pool
             WHEN 'cluster' THEN cluster
         END AS name,
-        CASE WHEN $by = 'workload' THEN cluster END AS cluster,
+        CASE WHEN $by IN ('workload', 'namespace', 'pool') THEN cluster END AS cluster,
         state,
         state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted,
         sum(gpu_hours) AS gpu_hours,
