@@ -56,6 +56,13 @@ class UnreachableError(TemporaryError):
     """No connection could be opened. It is reported at once: the next collection tries again."""
 
 
+class RemoteAnswer(msgspec.Struct, frozen=True):
+    """The body of a remote read: a stream of chunks, or samples."""
+
+    body: bytes
+    is_streamed: bool = False
+
+
 class BusyError(TemporaryError):
     """The server is busy, and may have named a time to wait."""
 
@@ -173,8 +180,8 @@ class PrometheusClient:
         body: bytes = retrying(self._once, path, parameters)
         return body
 
-    def post_read(self, request: bytes) -> bytes:
-        """Return the body of a remote read; it is sent once, and its refusal is no failure of ours.
+    def post_read(self, request: bytes) -> RemoteAnswer:
+        """Return the answer to a remote read; it is sent once, and a refusal is no failure of ours.
 
         Raises:
             SourceError: the server has no remote read, or refused this one.
@@ -183,9 +190,15 @@ class PrometheusClient:
         self._count_query()
         answer, body = self._send("POST", "read", data=request, headers=_REMOTE_READ)
         kind = answer.headers.get("Content-Type", "")
-        if answer.status_code != _OK or not kind.startswith(_REMOTE_READ["Content-Type"]):
+        is_streamed = kind.startswith(_STREAM)
+        if answer.status_code != _OK or not (
+            is_streamed or kind.startswith(_REMOTE_READ["Content-Type"])
+        ):
             raise SourceError(f"{self.url} has no remote read (HTTP {answer.status_code})")
-        return body
+        if is_streamed and not any(name in answer.headers for name in _DELIMITERS):
+            # A stream that was cut between two frames looks like a whole one.
+            raise SourceError(f"{self.url} does not say where its stream ends")
+        return RemoteAnswer(body, is_streamed)
 
     def _count_query(self) -> None:
         if self.queries >= self._settings.query_budget:
@@ -310,6 +323,8 @@ _REMOTE_READ = {
     "Content-Type": "application/x-protobuf",
     "X-Prometheus-Remote-Read-Version": "0.1.0",
 }
+_STREAM = "application/x-streamed-protobuf"
+_DELIMITERS = ("Transfer-Encoding", "Content-Length")
 _ENDS = (b"}", b"}\n")
 _IS_IT = "is this a Prometheus?"
 _NEAR = 65_536

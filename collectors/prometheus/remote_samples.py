@@ -1,7 +1,8 @@
 """Encode a remote read and decode its answer into arrays, without a Python object per sample.
 
     ReadRequest   queries=1 (start_timestamp_ms=1, end_timestamp_ms=2,
-                             matchers=3 (type=1, name=2, value=3))
+                             matchers=3 (type=1, name=2, value=3)),
+                  accepted_response_types=2
     ReadResponse  results=1 (timeseries=1 (labels=1 (name=1, value=2), samples=2 (value=1, ts=2)))
 
 Between 1971 and 2109 a timestamp in milliseconds has six bytes, so that a sample has 18 bytes, or 9
@@ -25,6 +26,9 @@ from collectors.prometheus.decode import Matrix
 from fallow.window import Window
 
 _EQUAL, _REGEX = 0, 2
+_STREAMED, _SAMPLED = 1, 0
+_ACCEPTED = (_STREAMED, _SAMPLED)
+"""A server answers in the first way that it has (`streamed_chunks`); an old one knows the last."""
 _UNIT = 9
 _STALE = 0x7FF0000000000002
 """The bits of the value that marks the end of a series; a query does not return it."""
@@ -50,7 +54,8 @@ def encode_request(names: Sequence[str], window: Window) -> bytes:
         + encode_bytes(3, "|".join(names).encode())
     )
     query = _encode_number(1, start) + _encode_number(2, end - 1) + encode_bytes(3, matcher)
-    compressed: bytes = pa.compress(encode_bytes(1, query), "snappy", asbytes=True)
+    request = encode_bytes(1, query) + b"".join(_encode_number(2, kind) for kind in _ACCEPTED)
+    compressed: bytes = pa.compress(request, "snappy", asbytes=True)
     return compressed
 
 
@@ -61,7 +66,7 @@ def decode_answer(body: bytes, texts: dict[bytes, bytes], *, limit: int) -> Matr
         AnswerError: it has another form, or is larger than `limit` bytes.
     """
     try:
-        size, _ = _read_varint(body, 0)
+        size, _ = read_varint(body, 0)
         if size > limit:
             raise AnswerError(f"the answer is larger than {limit:,} bytes")
         answer = pa.decompress(body, size, "snappy", asbytes=True)
@@ -71,22 +76,22 @@ def decode_answer(body: bytes, texts: dict[bytes, bytes], *, limit: int) -> Matr
 
 
 def _decode_series(answer: bytes, texts: dict[bytes, bytes]) -> Matrix:
-    at, end = _open_field(answer, 0, _LABELS)  # the result of the only query
+    at, end = open_field(answer, 0, _LABELS)  # the result of the only query
     if end != len(answer):
         raise AnswerError("there are several results")
     view = memoryview(answer)
     labels: list[bytes] = []
     sample_parts: list[memoryview] = []
     while at < end:
-        at, last = _open_field(answer, at, _LABELS)  # a series
+        at, last = open_field(answer, at, _LABELS)  # a series
         first = at
         while at < last and answer[at] == _LABELS:
             length = answer[at + 1]
-            at = at + 2 + length if length < _LONG else _open_field(answer, at, _LABELS)[1]
+            at = at + 2 + length if length < _LONG else open_field(answer, at, _LABELS)[1]
         own = answer[first:at]
         text = texts.get(own)
         if text is None:
-            text = texts[own] = _convert_labels(own)
+            text = texts[own] = convert_labels(own)
         labels.append(text)
         sample_parts.append(view[at:last])
         at = last
@@ -119,7 +124,21 @@ def _decode_samples(labels: list[bytes], parts: Sequence[memoryview]) -> Matrix:
     ts = _decode_timestamps((units.view_numbers(1, "<u8") >> np.uint64(16))[is_end])
     ended = np.concatenate([[0], np.cumsum(is_end)])
     lengths = ended[ends] - ended[ends - counts]
-    valid = bits != _STALE
+    return build_matrix(labels, lengths, ts, bits)
+
+
+def build_matrix(
+    labels: list[bytes],
+    lengths: npt.NDArray[np.int64],
+    ts: npt.NDArray[np.int64],
+    bits: npt.NDArray[np.uint64],
+    inside: npt.NDArray[np.bool_] | None = None,
+) -> Matrix:
+    """Return what a query returns: without stale markers and series that have no samples.
+
+    `ts` in ms, `bits` those of the values; `inside`: which samples count (default: all).
+    """
+    valid = bits != _STALE if inside is None else inside & (bits != _STALE)
     if not valid.all():
         numbers = np.repeat(np.arange(len(lengths)), lengths)
         lengths = np.bincount(numbers[valid], minlength=len(lengths))
@@ -150,31 +169,33 @@ def _decode_timestamps(packed: Any) -> npt.NDArray[np.int64]:
     return np.asarray(numbers.view(np.int64))
 
 
-def _convert_labels(own: bytes) -> bytes:
+def convert_labels(own: bytes) -> bytes:
+    """Return the labels of a series as JSON."""
     label_set, at = {}, 0
     while at < len(own):
-        at, end = _open_field(own, at, _LABELS)
+        at, end = open_field(own, at, _LABELS)
         words = {_LABELS: "", _SAMPLES: ""}  # the name and the value
         while at < end:
             tag = own[at]
-            at, last = _open_field(own, at, tag)
+            at, last = open_field(own, at, tag)
             words[tag] = own[at:last].decode()
             at = last
         label_set[words[_LABELS]] = words[_SAMPLES]
     return msgspec.json.encode(label_set)
 
 
-def _open_field(data: bytes, at: int, tag: int) -> tuple[int, int]:
+def open_field(data: bytes, at: int, tag: int) -> tuple[int, int]:
     """Return where the content of a field with a length begins and ends."""
     if data[at] != tag:
         raise AnswerError(f"there is a field {data[at]:#x} and not {tag:#x}")
-    length, at = _read_varint(data, at + 1)
+    length, at = read_varint(data, at + 1)
     if at + length > len(data):
         raise AnswerError("a field is longer than the answer")
     return at, at + length
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the varint that begins at a byte, and where it ends."""
     number = shift = 0
     while True:
         byte = data[at]

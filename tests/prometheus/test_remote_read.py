@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from collectors.prometheus import collector as collecting
-from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus import remote_samples
+from collectors.prometheus.client import PrometheusClient, RemoteAnswer
 from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.decode import Matrix
 from collectors.prometheus.raw import read_samples
@@ -138,13 +139,13 @@ def collect(url: str, window: Window) -> tuple[PrometheusCollector, Rows]:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[RemoteAnswer]:
     """Let every window be read by remote read; return the answers that came."""
     monkeypatch.setattr(collecting, "LEAST_REMOTE", 0)
-    answers: list[bytes] = []
+    answers: list[RemoteAnswer] = []
     post = PrometheusClient.post_read
 
-    def count(self: PrometheusClient, request: bytes) -> bytes:
+    def count(self: PrometheusClient, request: bytes) -> RemoteAnswer:
         answers.append(post(self, request))
         return answers[-1]
 
@@ -152,12 +153,21 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return answers
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
 def test_a_day_of_a_real_server_has_the_same_rows(
-    prometheus_with_history: str, past_rows: Rows, reads: list[bytes]
+    prometheus_with_history: str,
+    past_rows: Rows,
+    reads: list[RemoteAnswer],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_streamed: bool,
 ) -> None:
+    if not is_streamed:
+        monkeypatch.setattr(remote_samples, "_ACCEPTED", ())
     window = Window(END - timedelta(hours=HOURS), END)
     rows = collect(prometheus_with_history, window)[1]
     assert len(reads) > 20
+    assert {read.is_streamed for read in reads} == {is_streamed}
     for table in ("sample", "pod", "cursor"):
         assert rows[table] == sorted(past_rows[table], key=repr), table
     assert set(rows) == set(past_rows)
@@ -233,14 +243,14 @@ def test_samples_that_differ_from_those_of_a_query_are_not_used(
     ):
         client = PrometheusClient(settings)
         body = answer(series({**labels, "Hostname": node}, samples))
-        monkeypatch.setattr(client, "post_read", lambda _request, body=body: body)
+        monkeypatch.setattr(client, "post_read", lambda _request, body=body: RemoteAnswer(body))
         matrix = RemoteReader(client, body_size_limit=LIMIT).read([METRIC], HOUR)
         assert (matrix is not None) == is_used, (samples, node)
         client.close()
 
 
 def test_a_server_without_remote_read_is_read_as_json(
-    passing_on: Misbehaving, past_rows: Rows, reads: list[bytes]
+    passing_on: Misbehaving, past_rows: Rows, reads: list[RemoteAnswer]
 ) -> None:
     rows = collect(passing_on.url, Window(END - timedelta(hours=HOURS), END))[1]
     assert not reads  # it answers GET alone
