@@ -6,6 +6,7 @@ large answers itself, and `collectors.prometheus.decode` decodes them. One attem
 `prometheus.timeout` from connecting to its last byte.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -105,6 +106,8 @@ class PrometheusClient:
         self._sleep = sleep
         self._timeout = settings.timeout.total_seconds()
         self._session = self._open()
+        self._turn = threading.Lock()
+        """Held by the thread whose question the server answers: one session serves no two."""
 
     def _open(self) -> requests.Session:
         from prometheus_api_client import PrometheusConnect
@@ -217,6 +220,7 @@ class PrometheusClient:
         address = f"{self.url}/api/v1/{path}"
         try:
             with (
+                self._turn,
                 Deadline(self._timeout),
                 self._session.request(
                     method,

@@ -1,8 +1,10 @@
 """Collect from a Prometheus: a window of its history, chunk by chunk, resumable."""
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,6 +43,8 @@ OVERLAP = timedelta(minutes=5)
 YOUNG = timedelta(hours=1)
 MAX_SAMPLES = 12_000_000
 """Values of one chunk in memory, 20 bytes each, while its rows are built."""
+MOST_AHEAD = 3
+"""Metrics of a chunk that are read before they are used, 16 bytes a value."""
 LEAST_REMOTE = 2_000_000
 """Values of a window from which it is read by remote read: a small one is read as JSON at once."""
 CHUNK_SPANS = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
@@ -193,7 +197,8 @@ class PrometheusCollector:
             SourceError: the server does not answer.
         """
         began, self.client.queries = time.perf_counter(), 0
-        chunk = self._telemetry.chunk(part.window, self._fetched(part))
+        with closing(self._fetch_all([part])) as matrices:
+            chunk = self._telemetry.chunk(part.window, matrices)
         batches = tuple(self._telemetry.batches(chunk))
         seconds = time.perf_counter() - began
         return PartAnswer(batches, chunk.describe(), seconds, self.client.queries)
@@ -231,9 +236,11 @@ class PrometheusCollector:
 
     def _all(self, window: Window) -> Iterator[Batch]:
         groups = self._telemetry.present(window)
-        for chunk in self._list_parts(groups, window):
-            yield from self._chunk(chunk)
-            yield from self._mark(chunk.piece, chunk.window.end)
+        parts = self._list_parts(groups, window)
+        with closing(self._fetch_all(parts)) as matrices:
+            for chunk in parts:
+                yield from self._chunk(chunk, itertools.islice(matrices, len(chunk.groups)))
+                yield from self._mark(chunk.piece, chunk.window.end)
         metric_names_present = list_metric_names(self.client, window)
         if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
             yield from self._inventory(
@@ -274,10 +281,10 @@ class PrometheusCollector:
         )
         return next(fitting, LEAST)
 
-    def _chunk(self, part: "TelemetryPart") -> Iterator[Batch]:
+    def _chunk(self, part: "TelemetryPart", matrices: Iterator[Matrix]) -> Iterator[Batch]:
         began = time.perf_counter()
         self._learn_silences(part)
-        chunk = self._telemetry.chunk(part.window, self._fetched(part))
+        chunk = self._telemetry.chunk(part.window, matrices)
         yield from self._telemetry.batches(chunk)
         yield from self._describe(part, chunk, time.perf_counter() - began)
 
@@ -308,19 +315,23 @@ class PrometheusCollector:
             self._silences = start, Silences(self._cluster, *before)
         return self._silences[1]
 
-    def _fetched(self, part: "TelemetryPart") -> Iterator[Matrix]:
-        """Fetch each metric while the previous one is decoded and placed."""
-        if part.is_large and self._remote is None:
+    def _fetch_all(self, parts: "Sequence[TelemetryPart]") -> Generator[Matrix]:
+        """Yield each metric of each chunk; the next ones are read meanwhile, one at a time.
+
+        So a server is asked for the next chunk while the rows of this one are laid out.
+        """
+        if any(part.is_large for part in parts) and self._remote is None:
             limit = self._settings.body_size_limit
             self._remote = RemoteReader(self.client, body_size_limit=limit)
             self._telemetry.read_remotely(self._remote)
         with ThreadPoolExecutor(1, "prometheus") as pool:
             waiting: list[Future[Matrix]] = []
             try:
-                for names_found in part.groups.values():
-                    waiting.append(pool.submit(self._telemetry.fetch, names_found, part.window))
-                    if len(waiting) > 1:
-                        yield waiting.pop(0).result()
+                for part in parts:
+                    for names_found in part.groups.values():
+                        waiting.append(pool.submit(self._telemetry.fetch, names_found, part.window))
+                        if len(waiting) > MOST_AHEAD:
+                            yield waiting.pop(0).result()
                 for last in waiting:
                     yield last.result()
             finally:

@@ -196,7 +196,10 @@ def open_field(data: bytes, at: int, tag: int) -> tuple[int, int]:
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the varint that begins at a byte, and where it ends."""
-    number = shift = 0
+    number, at, shift = data[at], at + 1, 7
+    if number < _LONG:
+        return number, at
+    number &= 0x7F
     while True:
         byte = data[at]
         number |= (byte & 0x7F) << shift

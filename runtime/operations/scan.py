@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from collectors.prometheus.collector import PrometheusCollector
+from fallow.collector_settings import PrometheusSettings
 from fallow.errors import SourceError, UsageError
 from fallow.process_folders import open_temporary_folder
 from fallow.service_settings import WarehouseSettings
@@ -13,13 +14,17 @@ from runtime.operations import analyzer_runs, collection, pipeline, windows
 from runtime.operations.imports import TelemetryExtent
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
-from runtime.operations.telemetry_slices import SLICE_SAMPLES
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
     from dashboards.waste_report import Story
 
+QUESTION = timedelta(hours=12)
+"""A server that streams its chunks copies those within a question, and decodes the first and the
+last one: longer questions cost both ends less."""
+MOST_SAMPLES = 8_000_000
+"""Values of one chunk of time in memory."""
 IDLE = "idle"
 """The analyzer whose findings are reported by workload."""
 
@@ -37,8 +42,14 @@ def scan_prometheus(
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
+    source = settings.prometheus
+    if source.chunk == PrometheusSettings().chunk:  # a site's own length is kept
+        source = source.model_copy(update={"chunk": QUESTION})
     collector = collection.build_prometheus_collector(
-        settings, clock=lambda: now, max_samples=SLICE_SAMPLES, on_grid=True
+        settings.model_copy(update={"prometheus": source}),
+        clock=lambda: now,
+        max_samples=MOST_SAMPLES,
+        on_grid=True,
     )
     with open_temporary_folder("scan") as folder:
         own = WarehouseSettings(

@@ -127,8 +127,9 @@ def test_an_answer_that_is_too_large_is_not_decompressed() -> None:
         decode_answer(answer(series({"n": "a"}, [(2**40, 1.0)])), {}, limit=10)
 
 
-def collect(url: str, window: Window) -> tuple[PrometheusCollector, Rows]:
-    settings = load(environ={}, flags={"prometheus.url": url}).settings.prometheus
+def collect(url: str, window: Window, chunk: str = "6h") -> tuple[PrometheusCollector, Rows]:
+    flags = {"prometheus.url": url, "prometheus.chunk": chunk}
+    settings = load(environ={}, flags=flags).settings.prometheus
     later = window.end + timedelta(hours=2)
     collector = PrometheusCollector(settings, "real", lambda: later)
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -172,6 +173,16 @@ def test_a_day_of_a_real_server_has_the_same_rows(
         assert rows[table] == sorted(past_rows[table], key=repr), table
     assert set(rows) == set(past_rows)
     assert _without_seconds(rows["scrape"]) == _without_seconds(past_rows["scrape"])
+
+
+@pytest.mark.parametrize("chunk", ["1h", "12h"])
+def test_the_length_of_questions_changes_no_rows(
+    prometheus_with_history: str, past_rows: Rows, reads: list[RemoteAnswer], chunk: str
+) -> None:
+    window = Window(END - timedelta(hours=HOURS), END)
+    rows = collect(prometheus_with_history, window, chunk)[1]
+    assert reads
+    assert rows["sample"] == sorted(past_rows["sample"], key=repr)
 
 
 def _without_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
