@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 
@@ -141,7 +142,9 @@ class IdlePast:
     def __init__(self, judged: IdleJudgements, settings: IdleSettings) -> None:
         rows = judged.rows.filter(pl.col("evidence").is_not_null())
         case = pl.col("case").rank("dense").cast(pl.Int64) - 1
-        self._judged, self._settings = judged, settings
+        # Its rows are those below: both would be in memory.
+        self._judged = msgspec.structs.replace(judged, rows=judged.rows.clear())
+        self._settings = settings
         self._rows = rows.with_columns(case=case)
 
     @cached_property

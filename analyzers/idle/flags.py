@@ -135,12 +135,16 @@ def _map_kinds(rows: pl.DataFrame) -> pl.Series:
     )["kind"]
 
 
-def add_judgements(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[IdleSignals, Judgement]]]:
-    """Add the number of each row's `judgement`; return the judgements, few for many rows."""
-    unique = rows.select(FLAGS).unique(maintain_order=True).with_row_index("judgement")
-    judgements = []
-    for flags in unique.select(FLAGS).iter_rows(named=True):
+def add_judgements(rows: pl.DataFrame, judgements: dict[IdleSignals, Judgement]) -> pl.DataFrame:
+    """Add the number of each row's `judgement`: its place in `judgements`, which gets new ones."""
+    unique = rows.select(FLAGS).unique(maintain_order=True)
+    place = {signals: n for n, signals in enumerate(judgements)}
+    numbers = []
+    for flags in unique.iter_rows(named=True):
         signals = IdleSignals(**flags)
-        judgements.append((signals, judge_signals(signals)))
-    judged = rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")
-    return judged.with_columns(pl.col("judgement").cast(pl.Int64)), judgements
+        if signals not in place:
+            place[signals] = len(place)
+            judgements[signals] = judge_signals(signals)
+        numbers.append(place[signals])
+    unique = unique.with_columns(judgement=pl.Series(numbers, dtype=pl.Int64))
+    return rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")

@@ -11,9 +11,10 @@ and the verdict at a time uses only earlier rows. The judge is a pure function o
 window, the times and a bucket of workloads.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -52,6 +53,9 @@ Source: telemetry-and-waste.md#idle, multi-GPU."""
 
 SLACK_S = 600
 """Seconds after its end at which a stretch is over: two samples, and at least two buckets."""
+
+MOST_ROWS = 200_000
+"""Rows that are judged at once: each has 0.5 kB, and several frames of them are in memory."""
 
 Bands = Sequence[Mapping[str, IdleBand]]
 """Idle power by GPU model, for each time."""
@@ -126,10 +130,29 @@ def judge_window(
     holds = read_holders(views, window, chosen, settings, bucket)
     if holds.is_empty() or not len(at):
         return nothing
+    # What the rows were judged by ends with this call: the next steps need memory for all rows.
+    rows, judgements = _judge_stretches(
+        views, window, times, at, chosen, holds, settings, over, bands, longer_from
+    )
+    if rows.is_empty():
+        return nothing
+    rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    rows = return_probability.add_return_probability(views, window, rows, settings)
+    return msgspec.structs.replace(
+        nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
+    )
+
+
+def _judge_stretches(  # noqa: PLR0917  (one caller)
+    views: Views, window: Window, times: Sequence[datetime], at: Ints, chosen: source.SampleQuery,
+    holds: pl.DataFrame, settings: IdleSettings, over: bool, bands: Bands | None,
+    longer_from: datetime | None,
+) -> tuple[pl.DataFrame, list[tuple[IdleSignals, Judgement]]]:  # fmt: skip
+    """Return the judged rows without what needs all of them (`_judge_rows`), and the judgements."""
     merged = spans.merge_holds(holds)
     cut, learned = _scan_samples(views, chosen, merged, at, settings)
     if cut.whole.is_empty():
-        return nothing
+        return pl.DataFrame(), []
     least = {
         "idle": _convert_seconds(settings.min_duration.total_seconds()),
         "partly idle": _convert_seconds(PARTLY_S),
@@ -156,25 +179,96 @@ def judge_window(
     rows = quiescence.split_rows(rows, activity, least_us=least["idle"], over=over)
     rows = _drop_short_rows(rows, owner_times)
     if rows.is_empty():
-        return nothing
+        return pl.DataFrame(), []
+    bands = _read_bands(views, times, learned) if bands is None else bands
+
+    def read_ended(due: pl.DataFrame) -> pl.DataFrame:
+        return history.read_ended_stretches(
+            views, window, times[0], chosen, cut.whole, merged, holds, due, settings
+        )
+
+    parts = _cut_rows(rows)
+    numbered = pods.number_pods(stretch_holds)
+    evidence = RowEvidence(
+        cut=cut,
+        members=members,
+        bands=bands,
+        costs=CostMeter(views, window, chosen.devices),
+        holds=holds,
+        stretch_holds=stretch_holds,
+        ended=read_ended(rows) if longer_from is None else pl.DataFrame(),
+        read_ended=read_ended,
+        longer_from=longer_from,
+        numbered=numbered,
+        readings=pods.read_readings(views, window, parts, numbered, at),
+    )
+    judgements: dict[IdleSignals, Judgement] = {}
+    judged = [
+        _judge_rows(views, window, part, evidence, at, settings, judgements) for part in parts
+    ]
+    return pl.concat(judged), [*judgements.items()]
+
+
+class RowEvidence(NamedTuple):
+    """By what all rows are judged, read once: whatever the part, a row's verdict is the same."""
+
+    cut: pieces.RunPieces
+    members: pl.DataFrame
+    """The pieces of each stretch, of `stretches.list_members`."""
+    bands: Bands
+    costs: CostMeter
+    holds: pl.DataFrame
+    stretch_holds: pl.DataFrame
+    ended: pl.DataFrame
+    """Stretches that ended by themselves, of `history.read_ended_stretches`; with `longer_from`
+    none: each part reads those of the rows that it leaves."""
+    read_ended: Callable[[pl.DataFrame], pl.DataFrame]
+    longer_from: datetime | None
+    numbered: pl.DataFrame
+    """The pods of each stretch, of `pods.number_pods`."""
+    readings: pods.PodReadings
+
+
+def _cut_rows(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    """Cut rows, in order of their workloads, into equal parts of whole workloads.
+
+    While a row is judged it has 90 columns: of 30 days of 10,000 GPUs, and of several such frames
+    at once, that would be more memory than all of the rest.
+    """
+    owner = rows["owner"].to_numpy()
+    count = -(-len(owner) // MOST_ROWS)
+    begins = owner[np.arange(count) * len(owner) // count]
+    edges = np.unique([*np.searchsorted(owner, begins), len(owner)]).tolist()
+    return [rows[low:high] for low, high in itertools.pairwise(edges)]
+
+
+def _judge_rows(  # noqa: PLR0917  (one caller)
+    views: Views, window: Window, rows: pl.DataFrame, evidence: RowEvidence, at: Ints,
+    settings: IdleSettings, judgements: dict[IdleSignals, Judgement],
+) -> pl.DataFrame:  # fmt: skip
+    """Judge a part of the rows: the columns of `SCHEMA` but for those that need all rows.
+
+    `judgements`: those so far, in the order of their numbers; new ones are added.
+    """
+    of_part = pl.col("span").is_between(rows["span"][0], rows["span"][-1])
+    members, stretch_holds = (
+        frame.filter(of_part) for frame in (evidence.members, evidence.stretch_holds)
+    )
+    cut = evidence.cut
+    grown = cut.at.join(members.select("piece"), on="piece", how="semi")
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    inside = stretches.join_pieces(rows, members, cut.whole, cut.at)
-    rows = _sum_devices(
-        rows, inside, _read_bands(views, times, learned) if bands is None else bands, settings
-    )
-    rows = rows.join(CostMeter(views, window, chosen.devices).dollars(inside), on="row", how="left")
-    rows = _add_holders(rows, stretch_holds, holds, settings)
-    rows = pods.add_signals(views, window, rows, stretch_holds, at, settings)
-    due = rows if longer_from is None else _drop_longer(rows, longer_from)
-    ended = history.read_ended_stretches(
-        views, window, times[0], chosen, cut.whole, merged, holds, due, settings
-    )
+    inside = stretches.join_pieces(rows, members, cut.whole, grown)
+    rows = _sum_devices(rows, inside, evidence.bands, settings)
+    rows = rows.join(evidence.costs.dollars(inside), on="row", how="left")
+    rows = _add_holders(rows, stretch_holds, evidence.holds, settings)
+    named = evidence.numbered.filter(of_part)
+    rows = pods.add_signals(views, window, rows, named, evidence.readings, at, settings)
+    ended = evidence.ended
+    if evidence.longer_from is not None:
+        ended = evidence.read_ended(_drop_longer(rows, evidence.longer_from))
     rows = flags.add_recurrence(history.add_longest_rest(rows, ended, settings))
-    rows = return_probability.add_return_probability(views, window, rows, settings)
-    rows, judgements = flags.add_judgements(rows)
-    return msgspec.structs.replace(
-        nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
-    )
+    rows = flags.add_judgements(rows, judgements)
+    return rows.select("span", "slack_us", *(name for name in SCHEMA if name in rows.columns))
 
 
 def _drop_longer(rows: pl.DataFrame, longer_from: datetime) -> pl.DataFrame:
@@ -182,8 +276,9 @@ def _drop_longer(rows: pl.DataFrame, longer_from: datetime) -> pl.DataFrame:
 
     Earlier stretches are a veto on acting only (`evidence.UNACTIONABLE`): the findings are known.
     """
-    judged, judgements = flags.add_judgements(rows.with_columns(recurrent=False))
-    findings = [n for n, (_, each) in enumerate(judgements) if each.evidence is not None]
+    judgements: dict[IdleSignals, Judgement] = {}
+    judged = flags.add_judgements(rows.with_columns(recurrent=False), judgements)
+    findings = [n for n, each in enumerate(judgements.values()) if each.evidence is not None]
     longer = judged.filter(
         pl.col("judgement").is_in(findings)
         & (pl.col("start") <= round(longer_from.timestamp() * MICRO))

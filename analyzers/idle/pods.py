@@ -1,8 +1,9 @@
 """Read what was known of each stretch's pods, hosts and notebook servers at each time."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from analyzers.idle import flags
@@ -38,10 +39,10 @@ def number_pods(holds: pl.DataFrame) -> pl.DataFrame:
 
 
 def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl.DataFrame:
-    """Return the pods of each row: row, k, pod_number, begin, finish, weight, member.
+    """Return the pods of each row: row, k, pod_number, begin, finish, weight.
 
-    `member` numbers a pod in a part of a stretch: its readings are summed from `begin` on. With a
-    `single` time that is at most the last day; for several times `_sum_over_pods` selects the day.
+    A pod's readings are summed from `begin` on. With a `single` time that is at most the last day;
+    for several times `_sum_over_pods` selects the day.
     """
     pods = numbered.select("span", "pod_number", "hold_start", "hold_end", "weight")
     both = rows.select("row", "span", "k", "start", "end", "at").join(pods, on="span")
@@ -51,19 +52,13 @@ def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl
     # A part that still lasts ends a sample or two before its time.
     until = pl.when(pl.col("at") - pl.col("end") <= AFTER_US).then("at").otherwise("end")
     last_day = until - HOST_US
-    both = both.select(
+    return both.select(
         "row",
         "k",
         "pod_number",
         "weight",
         begin=pl.max_horizontal("start", "hold_start", *([last_day] if single else [])),
         finish=pl.min_horizontal("end", "hold_end"),
-    )
-    members = (
-        both.select("pod_number", "begin").unique(maintain_order=True).with_row_index("member")
-    )
-    return both.join(
-        members.with_columns(pl.col("member").cast(pl.Int64)), on=["pod_number", "begin"]
     )
 
 
@@ -94,37 +89,74 @@ def find_unready(
     return last_events.filter(pl.col("ready").not_()).select("row").unique()
 
 
-def read_hosts(  # noqa: PLR0917  (one caller)
-    views: Views, window: Window, pods: pl.DataFrame, numbered: pl.DataFrame, times: Ints,
-    cores: pl.DataFrame,
-) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
-    """Return what hosts and notebooks had reported per row: sums over its pods, and the latest.
+class PodReadings(msgspec.Struct, frozen=True):
+    """What hosts and notebooks had reported of pods (`hosts.sql`, `notebooks.sql`).
 
-    `cores`: pod_number, cores (up to which the host is quiescent). `active` is true where any pod's
-    mean of CPU, network or file writes is above that of a quiescent host.
+    members: member, pod_number, begin. A member is a pod in the rows that begin at the same time:
+    its readings are summed from then on.
     """
-    parts = pods.group_by("member", "pod_number").agg(
-        start=pl.col("begin").first(), end=pl.col("finish").max()
+
+    members: pl.DataFrame
+    host: pl.DataFrame
+    book: pl.DataFrame
+
+
+def read_readings(
+    views: Views, window: Window, parts: Iterable[pl.DataFrame], numbered: pl.DataFrame, times: Ints
+) -> PodReadings:
+    """Read what hosts and notebooks reported of the pods of all rows, which come in parts.
+
+    Each query reads the samples of the whole window, however few the pods are.
+    """
+    members = pl.concat(
+        [
+            join_pods(part.with_row_index("row"), numbered, single=len(times) == 1)
+            .group_by("pod_number", "begin", maintain_order=True)
+            .agg(end=pl.col("finish").max())
+            for part in parts
+        ]
     )
-    parts = parts.join(
-        numbered.select("pod_number", "cluster", "namespace", "pod"), on="pod_number"
+    members = members.with_row_index("member").with_columns(pl.col("member").cast(pl.Int64))
+    names = numbered.select("pod_number", "cluster", "namespace", "pod")
+    named = members.join(names, on="pod_number").select(
+        "member", "cluster", "namespace", "pod", "end", start="begin"
     )
     first = int(times[0])
     step_us = int(times[1] - first) if len(times) > 1 else 1
     parameters = {
         **window.bounds(),
-        "parts": parts.sort("member").drop("pod_number").write_json(),
+        "parts": named.sort("member").write_json(),
         "first": first,
         "step": step_us,
         # The state a day before the first times.
         "lead": -(-HOST_US // step_us) if len(times) > 1 else 0,
     }
-    host = pl.DataFrame(views.query(compose_steps("idle/part", "idle/hosts"), parameters))
-    book = pl.DataFrame(views.query(compose_steps("idle/part", "idle/notebooks"), parameters))
-    seen = pods.join(cores, on="pod_number").select("row", "k", "member", "weight", "cores")
+    return PodReadings(
+        members.drop("end"),
+        pl.DataFrame(views.query(compose_steps("idle/part", "idle/hosts"), parameters)),
+        pl.DataFrame(views.query(compose_steps("idle/part", "idle/notebooks"), parameters)),
+    )
+
+
+def sum_readings(
+    readings: PodReadings, pods: pl.DataFrame, times: Ints, cores: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return what hosts and notebooks had reported per row: sums over its pods, and the latest.
+
+    `cores`: pod_number, cores (up to which the host is quiescent). `active` is true where any pod's
+    mean of CPU, network or file writes is above that of a quiescent host.
+    """
+    first = int(times[0])
+    step_us = int(times[1] - first) if len(times) > 1 else 1
+    seen = pods.join(cores, on="pod_number").join(readings.members, on=["pod_number", "begin"])
+    seen = seen.select("row", "k", "member", "weight", "cores")
     # With a single time the day begins with the parts: nothing is subtracted.
     day_before = (times - HOST_US - first) // step_us if len(times) > 1 else times * 0 - 1
     seen = seen.with_columns(before=pl.Series(day_before)[seen["k"]]).sort("k")
+    host, book = (
+        frame.join(seen.select(pl.col("member").unique()), on="member", how="semi")
+        for frame in (readings.host, readings.book)
+    )
     return (
         _sum_over_pods(
             seen, host, HOST, LATEST, {"pods_cpu": "cpu_n", "pods_requests": "requests_n"}
@@ -184,11 +216,13 @@ POD_SIGNALS = {
 
 
 def add_signals(  # noqa: PLR0917  (one caller)
-    views: Views, window: Window, rows: pl.DataFrame, stretch_holds: pl.DataFrame, at: Ints,
-    settings: IdleSettings,
+    views: Views, window: Window, rows: pl.DataFrame, named: pl.DataFrame, readings: PodReadings,
+    at: Ints, settings: IdleSettings,
 ) -> pl.DataFrame:  # fmt: skip
-    """Add a column per signal and veto to each row: see `flags.add_flags`."""
-    named = number_pods(stretch_holds)
+    """Add a column per signal and veto to each row: see `flags.add_flags`.
+
+    `named`: the pods of their stretches, of `number_pods`.
+    """
     pods = join_pods(rows, named, single=len(at) == 1)
     inventory = read_inventory(views, named["pod_uid"].unique().to_list())
     facts = pl.DataFrame(
@@ -209,7 +243,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
         hard=pl.col("hard").any(),
         soft=pl.col("soft").any(),
     )
-    host, servers = read_hosts(views, window, pods, named, at, facts.select("pod_number", "cores"))
+    host, servers = sum_readings(readings, pods, at, facts.select("pod_number", "cores"))
     places = facts.select("pod_number", "cluster", "node")
     away = find_unready(views, window, pods, places, at)
     rows = add_peers(views, window, rows, settings)

@@ -63,7 +63,9 @@ class CostMeter:
             priced_us=pl.Series(priced_us),
             usd=pl.Series(cost) * pl.col("share") * pl.col("seen") / (3600 * MICRO),
         )
-        sums = piece_costs.group_by("row").agg(pl.col("length_us", "priced_us", "usd").sum())
+        sums = piece_costs.group_by("row", maintain_order=True).agg(
+            pl.col("length_us", "priced_us", "usd").sum()
+        )
         priced = pl.col("priced_us") >= pl.col("length_us") - 1000
         return sums.select("row", usd=pl.when(priced).then("usd"))
 

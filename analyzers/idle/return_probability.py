@@ -58,6 +58,32 @@ def add_return_probability(
             wanted=pl.lit(None, dtype=pl.Float64),
             **{name: pl.lit(None, dtype=pl.Int64) for name in COUNTS},
         )
+    owners, activity_hours = _read_activity_hours(views, window, rows, settings)
+    ahead = max(1, round(horizon / timedelta(hours=1)))
+    mine = lasting.select("row", "start", "at", *WORKLOAD).join(
+        owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True
+    )
+    owner, now = mine["number"].to_numpy(), (mine["at"] // HOUR_US).to_numpy()
+    since = activity_hours.rest_since(owner, now, -(-mine["start"] // HOUR_US).to_numpy())
+    counts = activity_hours.count_exposures(owner, now, since, ahead)
+    estimates = pl.DataFrame(
+        {"row": mine["row"], **{name: counts[:, n] for n, name in enumerate(COUNTS)}}
+    )
+    pooled = (pl.col("returns") + 0.5) / (pl.col("exposures") + 1)
+    own = (pl.col("own_returns") + 0.5) / (pl.col("own_days") + 1)
+    estimates = estimates.with_columns(
+        wanted=pl.when(pl.col("own_returns") > 0)
+        .then(pl.max_horizontal(pooled, own))
+        .otherwise(pooled)
+        .round(4)
+    )
+    return rows.join(estimates, on="row", how="left")
+
+
+def _read_activity_hours(
+    views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings
+) -> "tuple[pl.DataFrame, ActivityHours]":
+    """Return the workloads (`number`, names) and all their hours, those of the history too."""
     begin = Window(window.start - settings.history, window.end)
     hours = pl.DataFrame(
         views.query(
@@ -92,25 +118,7 @@ def add_return_probability(
         kind_of_owner,
         WorkClock(settings.working_hours, settings.time_zone),
     )
-    ahead = max(1, round(horizon / timedelta(hours=1)))
-    mine = lasting.select("row", "start", "at", *WORKLOAD).join(
-        owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True
-    )
-    owner, now = mine["number"].to_numpy(), (mine["at"] // HOUR_US).to_numpy()
-    since = activity_hours.rest_since(owner, now, -(-mine["start"] // HOUR_US).to_numpy())
-    counts = activity_hours.count_exposures(owner, now, since, ahead)
-    estimates = pl.DataFrame(
-        {"row": mine["row"], **{name: counts[:, n] for n, name in enumerate(COUNTS)}}
-    )
-    pooled = (pl.col("returns") + 0.5) / (pl.col("exposures") + 1)
-    own = (pl.col("own_returns") + 0.5) / (pl.col("own_days") + 1)
-    estimates = estimates.with_columns(
-        wanted=pl.when(pl.col("own_returns") > 0)
-        .then(pl.max_horizontal(pooled, own))
-        .otherwise(pooled)
-        .round(4)
-    )
-    return rows.join(estimates, on="row", how="left")
+    return owners, activity_hours
 
 
 COUNTS = ("exposures", "returns", "own_days", "own_returns")

@@ -141,13 +141,17 @@ def join_pieces(
     """
     facts = whole.select("piece", "number", "share", "gpus", "gpu_model", "instance", *SUMS)
     both = rows.select("row", "span", "k", "start", "end", "at").join(
-        made_of.select("span", "piece", piece_start="start", whole_end="end"), on="span"
+        made_of.select("span", "piece", piece_start="start", whole_end="end"),
+        on="span",
+        # In order: else the last digit of a sum depends on how many rows there are.
+        maintain_order="left_right",
     )
     both = both.filter(
         (pl.col("piece_start") < pl.col("end")) & (pl.col("whole_end") > pl.col("start"))
     )
     named = at.rename({name: f"{name}_at" for name in SUMS}).rename({"end": "end_at"})
-    both = both.join(named, on=["piece", "k"], how="left").join(facts, on="piece")
+    both = both.join(named, on=["piece", "k"], how="left", maintain_order="left")
+    both = both.join(facts, on="piece", maintain_order="left")
     growing = pl.col("end_at").is_not_null()
     both = both.with_columns(
         *(pl.when(growing).then(f"{name}_at").otherwise(name).alias(name) for name in SUMS),

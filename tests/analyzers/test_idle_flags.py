@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analyzers.idle.evidence import IdleSignals
+from analyzers.idle.evidence import IdleSignals, Judgement
 from analyzers.idle.flags import (
     FLAGS,
     add_flags,
@@ -347,13 +347,14 @@ def test_equal_flags_share_one_judgement() -> None:
         book=frame(SERVERS, empty=True),
         unready=pl.DataFrame({"row": []}, schema={"row": pl.Int64}),
     )
-    judged, judgements = add_judgements(add_recurrence(flagged))
-    assert judged["judgement"].to_list() == [0, 1, 0]
-    assert [signals for signals, _ in judgements] == [
-        IdleSignals(physics=True),
-        IdleSignals(physics=True, opt_out=True),
-    ]
-    assert [judgement.verdict for _, judgement in judgements] == ["idle", "unknown"]
+    judgements: dict[IdleSignals, Judgement] = {}
+    flagged = add_recurrence(flagged)
+    assert add_judgements(flagged, judgements)["judgement"].to_list() == [0, 1, 0]
+    assert [*judgements] == [IdleSignals(physics=True), IdleSignals(physics=True, opt_out=True)]
+    assert [judgement.verdict for judgement in judgements.values()] == ["idle", "unknown"]
+    # Another part of the rows: a judgement keeps its number.
+    assert add_judgements(flagged[1:], judgements)["judgement"].to_list() == [1, 0]
+    assert len(judgements) == 2
 
 
 PIECE: dict[str, Any] = {

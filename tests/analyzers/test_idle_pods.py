@@ -13,7 +13,8 @@ from analyzers.idle.pods import (
     find_unready,
     join_pods,
     number_pods,
-    read_hosts,
+    read_readings,
+    sum_readings,
 )
 from analyzers.idle.signals import compute_most_cores
 from fallow.idle_settings import IdleSettings
@@ -54,9 +55,9 @@ def test_a_pod_holds_from_its_first_device_to_its_last_and_weighs_their_number()
 def pods_of(
     rows: list[dict[str, Any]], holds: list[dict[str, Any]], *, single: bool = False
 ) -> list[tuple[int, ...]]:
-    """Return row, pod number, begin, finish and member."""
+    """Return row, pod number, begin and finish."""
     joined = join_pods(pl.DataFrame(rows), number_pods(pl.DataFrame(holds)), single=single)
-    columns = ("row", "pod_number", "begin", "finish", "member")
+    columns = ("row", "pod_number", "begin", "finish")
     return joined.select(columns).sort("row", "pod_number").rows()
 
 
@@ -65,12 +66,17 @@ def test_a_row_has_the_pods_that_held_a_device_in_it() -> None:
     assert [each[1:4] for each in pods_of([row(10, 20, 20)], holds)] == [(1, 10, 11), (2, 19, 20)]
 
 
-def test_rows_share_the_sums_of_a_pod_from_the_same_time_on() -> None:
-    holds = [hold(0, 100)]
+def test_rows_share_the_readings_of_a_pod_from_the_same_time_on_in_whichever_part_they_are() -> (
+    None
+):
+    numbered = number_pods(pl.DataFrame([hold(0, 100), hold(0, 100, span=1)]))
     rows = [row(10, 20, 20), row(10, 30, 30, 1, 1), row(15, 40, 40, 2, 2)]
-    assert [(number, begin, member) for number, _, begin, _, member in pods_of(rows, holds)] == [
-        (0, 10, 0), (1, 10, 0), (2, 15, 1),
-    ]  # fmt: skip
+    parts = [
+        pl.DataFrame(rows).drop("row"),
+        pl.DataFrame(row(10, 20, 20) | {"span": 1}).drop("row"),
+    ]
+    readings = read_readings(TableViews(), window(), parts, numbered, np.array([20, 30, 40]))
+    assert readings.members.rows() == [(0, 0, 10), (1, 0, 15), (2, 1, 10)]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,9 @@ class Samples:
         numbered = number_pods(pl.DataFrame([hold(us(start), int(at_us[-1]), pod) for pod in pods]))
         joined = join_pods(pl.DataFrame(rows), numbered, single=len(minutes) == 1)
         cores = numbered.select("pod_number", cores=pl.lit(0.25))
-        found = read_hosts(self.views, window(72), joined, numbered, at_us, cores)
+        parts = [pl.DataFrame(rows).drop("row")]
+        readings = read_readings(self.views, window(72), parts, numbered, at_us)
+        found = sum_readings(readings, joined, at_us, cores)
         host, book = ({each["row"]: each for each in frame.rows(named=True)} for frame in found)
         return host, book
 
