@@ -248,100 +248,55 @@ def _refresh_buckets(
         keep=touched is not None,
     )
     if touched is None:
-        _replace_all(cursor, files, where, hours, roll)
+        rolled = roll(cursor)
+        rest = _read_rest_of_hours(cursor, where, hours, only)
     else:
-        _replace_few(cursor, files, where, hours, roll, only=only)
-
-
-def _replace_all(
-    cursor: "duckdb.DuckDBPyConnection",
-    files: NewFiles,
-    where: dict[str, Any],
-    hours: dict[str, Any],
-    roll: Callable[["duckdb.DuckDBPyConnection"], RolledSamples],
-) -> None:
-    """Replace a stretch's rows of all devices; their files are written meanwhile."""
-    rolled = roll(cursor)
-    rest = _read_rest_of_hours(cursor, where, hours, "")
-    with _write_rollup_files(cursor, files, rolled.rows, rest) as written:
-        _delete_old_rows(cursor, where, hours, "")
-        devices = describe_devices(cursor, rolled.devices)
-        cursor.unregister("model")
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(_roll_beside, cursor.cursor(), roll)
+            rest = _read_rest_of_hours(cursor, where, hours, only)
+            _delete_old_rows(cursor, where, hours, only)
+            rolled = late.result()
+    rows = pa.concat_tables([rolled.rows, rest]) if rest.num_rows else rolled.rows
+    with _write_rollup_files(cursor, files, rolled.rows, rows) as written:
+        devices = rolled.devices
+        if touched is None:
+            _delete_old_rows(cursor, where, hours, only)
+            devices = describe_devices(cursor, devices)
+            cursor.unregister("model")
+        changed = hours["first"] - HOUR, hours["last"]
+        if devices.num_rows:
+            changed = widen_to_lifetimes(cursor, devices, *changed)
+            # Telemetry may arrive before the inventory that has the node of an address.
+            ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
         dirty.clear_buckets(cursor, **where)
-        dirty.mark_hours(cursor, *_store_devices(cursor, devices, *_span_changes(hours)))
+        # Whether the end of an hour is idle is known only when the next hour's stretch is known.
+        dirty.mark_hours(cursor, *changed)
         for each in written:
             files.insert(each.result())
-
-
-def _replace_few(
-    cursor: "duckdb.DuckDBPyConnection",
-    files: NewFiles,
-    where: dict[str, Any],
-    hours: dict[str, Any],
-    roll: Callable[["duckdb.DuckDBPyConnection"], RolledSamples],
-    *,
-    only: str,
-) -> None:
-    """Replace a stretch's rows of few devices, which are rolled up beside the transaction.
-
-    A cursor of its own sees what the transaction saw when it began: writers take turns, and what
-    the transaction changes meanwhile is neither samples nor devices. Two cores share the work of a
-    late bucket, whose statements are small, so that each waits for the other as late as it can.
-    """
-    changed = _span_changes(hours)
-    with closing(cursor.cursor()) as beside, ThreadPoolExecutor(1) as pool:
-        late = pool.submit(_roll_beside, beside, roll)
-        described = pool.submit(lambda: describe_devices(beside, late.result().devices))
-        rest = _read_rest_of_hours(cursor, where, hours, only)
-        _delete_old_rows(cursor, where, hours, only)
-        dirty.clear_buckets(cursor, **where)
-        dirty.mark_hours(cursor, *changed)
-        with _write_rollup_files(cursor, files, late.result().rows, rest) as written:
-            for each in written:
-                files.insert(each.result())
-        widened = _store_devices(cursor, described.result(), *changed)
-    if widened != changed:
-        dirty.mark_hours(cursor, *widened)
 
 
 def _roll_beside(
     beside: "duckdb.DuckDBPyConnection",
     roll: Callable[["duckdb.DuckDBPyConnection"], RolledSamples],
 ) -> RolledSamples:
-    beside.execute("BEGIN TRANSACTION READ ONLY")
-    beside.execute("USE lake")
-    return roll(beside)
+    """Roll few devices up while the transaction deletes their rows; its devices are described.
 
-
-def _span_changes(hours: dict[str, Any]) -> tuple[datetime, datetime]:
-    """Return the hours that the ledger must write again.
-
-    Whether the end of an hour is idle is known only when the next hour's stretch is known.
+    A cursor of its own sees what the transaction saw when it began: writers take turns, and the
+    transaction changes neither samples nor devices meanwhile. Two cores share the work of a late
+    bucket, whose statements are small.
     """
-    return hours["first"] - HOUR, hours["last"]
-
-
-def _store_devices(
-    cursor: "duckdb.DuckDBPyConnection", devices: pa.Table, start: datetime, end: datetime
-) -> tuple[datetime, datetime]:
-    """Store devices that are new or have changed; return the hours widened by their lifetimes."""
-    if not devices.num_rows:
-        return start, end
-    widened = widen_to_lifetimes(cursor, devices, start, end)
-    # Telemetry may arrive before the inventory that has the node of an address.
-    ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
-    return widened
+    with closing(beside):
+        beside.execute("BEGIN TRANSACTION READ ONLY")
+        beside.execute("USE lake")
+        rolled = roll(beside)
+        return msgspec.structs.replace(rolled, devices=describe_devices(beside, rolled.devices))
 
 
 @contextmanager
 def _write_rollup_files(
-    cursor: "duckdb.DuckDBPyConnection", files: NewFiles, rows: pa.Table, rest: pa.Table
+    cursor: "duckdb.DuckDBPyConnection", files: NewFiles, rows: pa.Table, rows_of_hours: pa.Table
 ) -> Iterator[list[Future[WrittenRows]]]:
-    """Write the files of `rollup_5m` rows, and those of `rollup_1h` of whole hours, meanwhile.
-
-    `rest`: the other `rollup_5m` rows of these hours.
-    """
-    rows_of_hours = pa.concat_tables([rows, rest]) if rest.num_rows else rows
+    """Write the files of `rollup_5m` rows, and those of `rollup_1h` of whole hours, meanwhile."""
     threads = count_threads(cursor)
     with closing(cursor.cursor()) as of_buckets, closing(cursor.cursor()) as of_hours:
 

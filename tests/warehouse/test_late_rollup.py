@@ -65,17 +65,13 @@ def test_late_samples_that_lengthen_lives_lead_to_the_same_rows(
         assert read_rows(warehouse)["device"] != before["device"]
 
 
-def test_hours_of_a_device_that_comes_back_are_marked(
-    settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hours_of_a_device_that_comes_back_are_marked(settings: Settings, now: datetime) -> None:
     soon, late = build_samples(list(FIRST)), build_samples([270.5], ["GPU-3"])
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
         warehouse.ingest([soon])
         roll_up(warehouse)
         warehouse.ingest([late])
-        with monkeypatch.context() as few:
-            few.setattr(rollup, "_replace_all", None)
-            roll_up(warehouse)
+        roll_up(warehouse)
         marked = warehouse.query("SELECT bucket FROM unposted ORDER BY bucket")
         hours = [START + timedelta(hours=hour) for hour in range(-1, 5)]
         assert marked.column("bucket").to_pylist() == hours
