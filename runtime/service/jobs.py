@@ -266,7 +266,8 @@ class ServiceLoop:
         if failures := audit_due(self.warehouse):
             self._audits_failed = True  # the next accounting turn reads them for the metric
             log.error(format_banner(failures))
-        log.info("maintained", extra={"moved": str(moved)})
+        counts = {"moved_files": moved.files, "moved_rows": moved.rows, "moved_bytes": moved.bytes}
+        log.info("maintained", extra=counts)
 
     def _read_prices(self, now: datetime, _read: SourceRead) -> None:
         rates = read_configured_rates(self.settings, now)

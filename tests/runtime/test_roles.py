@@ -173,7 +173,8 @@ def test_an_up_that_runs_says_so_over_http(tmp_path: Path, exporter: Exporter) -
     }
     with up(tmp_path, "--role", "collector", **environ) as process:
         url = f"http://{until(process, 'up')['listen']}"
-        until(process, "maintained")
+        line = until(process, "maintained")
+        assert (line["moved_files"], line["moved_rows"], line["moved_bytes"]) == (0, 0, 0)
         while (output := answer(f"{url}/readyz")) != (200, "ready\n"):
             # The turn is over a moment after its log.
             assert output == (503, "not ready\nmaintain: its first turn is still to go well\n")
