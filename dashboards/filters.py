@@ -10,6 +10,7 @@ from dashboards import active_settings, data, links, page
 from dashboards.figures import extent as extents
 from dashboards.figures.query import Filters
 from fallow.errors import UsageError
+from fallow.models import CLUSTER_SCOPED
 from fallow.window import Window
 from warehouse import coverage
 
@@ -21,8 +22,6 @@ NAMED = timedelta(days=31)
 DAY = timedelta(days=1)
 DATES = "dates"
 SEARCH = "search-workloads"
-APART = ("workload", "namespace", "pool")
-"""What has equal names in two clusters and is two."""
 JUST_DRAWN = "just-drawn"
 
 
@@ -102,7 +101,7 @@ def add_cluster_of_workloads(
 
     Workloads have room.
     """
-    if key not in APART:
+    if key not in CLUSTER_SCOPED:
         return dict(columns)
     wide = {**columns, "name": page.configure_workload("name")} if key == "workload" else columns
     return add_cluster(wide, request, after="name")

@@ -31,6 +31,8 @@ UNRESOLVED = "unresolved"
 """Workload kind of a workload whose top owner no inventory names: its real kind is not known."""
 STALLED_JOB = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
+CLUSTER_SCOPED = frozenset({"workload", "namespace", "pool", "node"})
+"""Keys whose equal names in two clusters are two things."""
 PLATFORM = "(platform)"
 """The owner of unallocated time, in figures by team, namespace and workload."""
 WASTED: tuple[State, ...] = ("idle", "lost", "free", "stranded", "unavailable")

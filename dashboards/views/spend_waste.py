@@ -7,6 +7,7 @@ from typing import Any
 from dashboards import charts, data, filters, links, page
 from dashboards.figures import waste
 from dashboards.page import PageRequest, format_hours, format_money, format_share
+from fallow.models import CLUSTER_SCOPED
 
 COLUMNS = {
     "name": page.name("name"),
@@ -37,7 +38,7 @@ def show_owners(request: PageRequest) -> None:
     if not rows.num_rows:
         page.show_no_data(request)
         return
-    several = key in filters.APART and filters.has_several_clusters(request)
+    several = key in CLUSTER_SCOPED and filters.has_several_clusters(request)
     records = [
         {**row, "owner": f"{row['name']} ({row['cluster']})" if several else row["name"]}
         for row in rows.to_pylist()

@@ -9,6 +9,7 @@ import msgspec
 
 from fallow import money
 from fallow.errors import WarehouseError
+from fallow.models import CLUSTER_SCOPED
 from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
 from warehouse import audit_results, audits, verification
@@ -25,8 +26,6 @@ StoredWaterfall = tuple["SavingsWaterfall", datetime]
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
 HOUR = timedelta(hours=1)
-APART = frozenset({"workload", "namespace", "pool", "node"})
-"""What has equal names in two clusters and is two."""
 MOST_SPANS = 5
 """Stretches of hours without accounting that are named; the others are counted."""
 MIN_SHARE = 0.001
@@ -79,7 +78,7 @@ def read_total_spend(
     table = read_spend(
         warehouse,
         chosen,
-        by=[*by, "cluster"] if APART.intersection(by) else list(by),
+        by=[*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else list(by),
         view=view,
         share_unallocated=share_unallocated,
         cluster=cluster,
@@ -108,11 +107,11 @@ def read_total_spend(
 
 
 def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]:
-    """Return what the rows are grouped by: what is `APART` in several clusters has its cluster.
+    """Return what the rows are grouped by: with the cluster, if it is `CLUSTER_SCOPED`.
 
     Of one cluster its column is removed, unless it was asked for.
     """
-    if not APART.intersection(by) or "cluster" in by:
+    if not CLUSTER_SCOPED.intersection(by) or "cluster" in by:
         return list(by)
     if len({row["cluster"] for row in rows}) > 1:
         return [*by, "cluster"]
