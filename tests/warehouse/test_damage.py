@@ -1,9 +1,6 @@
 """A damaged file, a full disk, another version: said in words, nothing lost."""
 
-import json
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +11,7 @@ from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
+from tests.warehouse.small_disk import run_on_small_disk
 from warehouse import schema, tiers, verification
 from warehouse.lake import Warehouse
 from warehouse.verification import verify_warehouse
@@ -156,21 +154,7 @@ print(json.dumps(out))
 def test_a_full_disk_is_temporary_and_loses_nothing(
     tmp_path: Path, process: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    # A tiny file system in a mount namespace of its own: it ends with the process.
-    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
-    mount = f"mount -t tmpfs -o size=7m tmpfs {disk}"
-    if not shutil.which("unshare") or subprocess.run([*inside, mount], check=False).returncode:
-        pytest.skip("this machine does not let us mount a small file system")
-    script = tmp_path / "full.py"
-    script.write_text(_FULL)
-    ballast = f"head -c 4500000 /dev/zero > {disk}/ballast"
-    command = f"{mount}; {ballast}; exec {sys.executable} {script} {disk}"
-    ran = process(f"import subprocess, sys; sys.exit(subprocess.call({[*inside, command]!r}))")
-    out, _ = ran.communicate(timeout=240)
-    assert ran.returncode == 0
-    seen = json.loads(out)
+    seen = run_on_small_disk(tmp_path, process, _FULL, ballast=4_500_000)
     n = seen["stored"]
     assert n > 3
     for failed in seen["failed"]:

@@ -1,10 +1,7 @@
 """A disk with a few KiB left: SQLite says "disk I/O error", which a broken disk gives, too."""
 
-import json
-import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 from fallow import disk_space, sqlite_file
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.sqlite_file import SqliteFile
+from tests.warehouse.small_disk import run_on_small_disk
 from warehouse import failures
 from warehouse.failures import explain_error
 
@@ -73,20 +71,7 @@ print(json.dumps(out))
 def test_a_disk_with_a_few_kib_left_is_full_and_not_broken(
     tmp_path: Path, process: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    # A tiny file system in a mount namespace of its own: it ends with the process.
-    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
-    mount = f"mount -t tmpfs -o size=7m tmpfs {disk}"
-    if not shutil.which("unshare") or subprocess.run([*inside, mount], check=False).returncode:
-        pytest.skip("this machine does not let us mount a small file system")
-    script = tmp_path / "nearly_full.py"
-    script.write_text(_NEARLY_FULL)
-    command = f"{mount}; exec {sys.executable} {script} {disk}"
-    ran = process(f"import subprocess, sys; sys.exit(subprocess.call({[*inside, command]!r}))")
-    out, _ = ran.communicate(timeout=240)
-    assert ran.returncode == 0
-    seen = json.loads(out)
+    seen = run_on_small_disk(tmp_path, process, _NEARLY_FULL)
     assert [each for each in seen["failed"] if each[2] != TemporaryError.exit_code] == []
     assert all("full" in message for *_, message in seen["failed"])
     assert any("disk I/O error" in message for *_, message in seen["failed"])
