@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
+_SUMMED = {"rejection": "count"}
+"""Counts that a newer row adds to; the same row again adds nothing."""
 _MODELLED = {"node", "rate"}
 """Tables whose `gpu_model` comes from labels and settings, which spell it differently."""
 
@@ -49,6 +51,15 @@ SMALL_ROWS = 100_000
 """Up to so many rows a call is a small transaction: the scrape of a fleet, not a backfill."""
 
 _MOST_NUMBERS = 2**63 - 1
+
+REJECTION_DAYS = timedelta(days=6)
+"""How long before the last day a rejected object was seen for the last time to be dropped."""
+MOST_REJECTIONS = 5_000
+"""Rejected objects that stay listed, the newest: five passes that list as many as they may."""
+_DROP_REJECTIONS = (
+    "DELETE FROM rejection WHERE last_seen < $oldest OR last_seen < "
+    "(SELECT last_seen FROM rejection ORDER BY last_seen DESC LIMIT 1 OFFSET $most)"
+)
 
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
@@ -118,6 +129,9 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                     mark_reassigned_hours(cursor, rows)
                 new = _put_rows(cursor, files, warehouse.latest, table, rows)
                 cursor.unregister("incoming")
+                if table == "rejection":
+                    oldest = recent - REJECTION_DAYS
+                    cursor.execute(_DROP_REJECTIONS, {"oldest": oldest, "most": MOST_REJECTIONS})
                 if table == "sample" and new:
                     marks = mark_buckets(cursor, rows, marks.stored)
                 added += new
@@ -300,6 +314,11 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
         source = f"({_collapse_rows(table, others, newest)})"
     newer = "true" if newest is None else f'coalesce(b."{newest}" >= t."{newest}", true)'
     values = {name: _merge_column(name, newer) for name in others}
+    if summed := _SUMMED.get(table):
+        sum_sql = (
+            f't."{summed}" + CASE WHEN b."{newest}" > t."{newest}" THEN b."{summed}" ELSE 0 END'
+        )
+        values[summed] = sum_sql
     changed = " OR ".join(f'({value}) IS DISTINCT FROM t."{n}"' for n, value in values.items())
     updates = ", ".join(f'"{name}" = {value}' for name, value in values.items())
     on = " AND ".join([*_bound_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])

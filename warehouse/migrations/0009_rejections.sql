@@ -1,0 +1,1 @@
+-- The table `rejection`: objects that were read from outside and refused, each with its reason.
