@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,16 +12,19 @@ import msgspec
 import numpy as np
 from yarl import URL
 
+from collectors.http_fetch import OK, Fetch, fetch, open_session
 from collectors.progress import Pod, read_progress, read_progress_metrics
-from collectors.reader import Reader, ScrapeLimits, TargetScrape
+from collectors.reader import Reader, ScrapeLimits, TargetScrape, find_excess_samples
 from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
 from fallow.tables import Batch
-from fallow.window import Window, format_duration
+from fallow.window import Window
 
 SOURCE = "exporters"
 TRAINERS = "trainers"
 """The jobs' own exporters, which end with their jobs: their silence is no fault of the fleet's."""
+TRAINER_BODY = 4 << 20
+"""Bytes of a trainer's answer at most: many jobs have one, and each is its user's."""
 
 
 def _get_utc_now() -> datetime:
@@ -79,13 +81,17 @@ class ExporterCollector:
             *(_build_trainer(text) for text in settings.trainers),
         ]
         self._targets = list({target.name: target for target in targets}.values())
-        self._reader = Reader(
-            ScrapeLimits(
-                sample_limit=settings.sample_limit,
-                label_limit=settings.label_limit,
-                label_value_length_limit=settings.label_value_length_limit,
-            )
+        self._limits = ScrapeLimits(
+            sample_limit=settings.sample_limit,
+            label_limit=settings.label_limit,
+            label_value_length_limit=settings.label_value_length_limit,
         )
+        self._reader = Reader(self._limits)
+        self._headers = {
+            False: _build_headers(settings.bearer_token.get_secret_value()),
+            True: _build_headers(settings.trainer_token.get_secret_value()),
+        }
+        """By whether a target trains: jobs belong to users, who must not get the fleet's token."""
 
     def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a scrape is always now)
         """Yield a scrape of every target: `sample`, `holding`, `progress_sample`, `scrape`.
@@ -106,21 +112,12 @@ class ExporterCollector:
 
     async def _fetch_all(self) -> list[_Outcome]:
         settings = self._settings
-        headers = {"Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1"}
-        token = settings.bearer_token.get_secret_value()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
         outcomes: list[_Outcome] = []
         waiting = iter(self._targets)
         names = frozenset(
             (*read_progress_metrics(), *settings.progress_metrics, *self._annotated())
         )
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=settings.timeout.total_seconds()),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        ) as session:
+        async with open_session(settings.timeout.total_seconds()) as session:
 
             async def work() -> None:
                 # Each worker takes the next target, so that a slow target does not delay the
@@ -137,11 +134,14 @@ class ExporterCollector:
         self, session: aiohttp.ClientSession, target: _Target, names: frozenset[str]
     ) -> _Outcome:
         began = time.perf_counter()
-        body, error = await self._get(session, target.url)
-        seconds = time.perf_counter() - began
+        limit = min(self._max_body, TRAINER_BODY) if target.trains else self._max_body
+        answer = await fetch(session, target.url, self._headers[target.trains], limit=limit)
+        seconds, body, error = time.perf_counter() - began, answer.body, _find_failure(answer)
         if target.trains:
-            progress = read_progress(body, names, target.pod)
+            excess = find_excess_samples(body, self._limits)
+            progress = read_progress(b"" if excess else body, names, target.pod)
             progress_scrape = TargetScrape(target.name, values=len(progress))
+            error = error or (f"over exporters.{excess}" if excess else None)
             error = error or (None if progress else _MUTE)
             return _Outcome(target.name, seconds, error, progress_scrape, TRAINERS, progress)
         scrape: TargetScrape | None = None
@@ -151,43 +151,8 @@ class ExporterCollector:
             error = error or _find_complaint(scrape)
         return _Outcome(target.name, seconds, error, scrape)
 
-    async def _get(self, session: aiohttp.ClientSession, url: URL) -> tuple[bytes, str | None]:
-        """Return the body and the error; both are present when the response was cut off."""
-        parts: list[bytes] = []
-        try:
-            async with session.get(url) as response:
-                if response.status != 200:  # noqa: PLR2004 (HTTP OK)
-                    return b"", _format_status(response)
-                await _drain(response.content, parts, self._max_body)
-        except TimeoutError:
-            limit = format_duration(self._settings.timeout.total_seconds())
-            return b"".join(parts), f"no complete answer within {limit} (exporters.timeout)"
-        except aiohttp.ClientPayloadError:
-            return b"".join(parts), f"the answer broke off after {sum(map(len, parts))} bytes"
-        except _TooLargeError:
-            text = f"over exporters.body_size_limit: more than {self._max_body:,} bytes"
-            return b"", f"{text} after decompression"
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            return b"", _line(error)
-        body = b"".join(parts)
-        return body, None if body else "the answer is empty: does the exporter see a GPU?"
-
 
 _MUTE = "it says no progress: name its metric in exporters.progress_metrics, or on the pod"
-
-
-class _TooLargeError(Exception):
-    """The body is larger than that of any exporter."""
-
-
-async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -> None:
-    """Read to the end; after an error `into` keeps what was received so far."""
-    read = 0
-    async for part in content.iter_any():
-        read += len(part)
-        if read > limit:
-            raise _TooLargeError
-        into.append(part)
 
 
 def _find_complaint(scrape: TargetScrape) -> str | None:
@@ -198,29 +163,24 @@ def _find_complaint(scrape: TargetScrape) -> str | None:
     return None
 
 
-def _format_status(response: aiohttp.ClientResponse) -> str:
-    advice = ""
-    if response.status in (401, 403):
-        advice = ": check exporters.bearer_token"
-    elif response.status == 404:  # noqa: PLR2004 (HTTP Not Found)
-        advice = ": the path is usually /metrics"
-    return f"HTTP {response.status} {response.reason or ''}".rstrip() + advice
+def _find_failure(answer: Fetch) -> str | None:
+    """Return why an answer is none, with what to do about it."""
+    if answer.error is None:
+        return None if answer.body else "the answer is empty: does the exporter see a GPU?"
+    if answer.too_large:
+        return f"over exporters.body_size_limit: {answer.error}"
+    if answer.status in {0, OK}:
+        is_late = answer.error.startswith("no complete answer")
+        return answer.error + " (exporters.timeout)" * is_late
+    return answer.error + _ADVICE.get(answer.status, "")
 
 
-def _line(error: Exception) -> str:
-    """Return an error in one line that begins with its kind."""
-    kind = {
-        aiohttp.ClientConnectorDNSError: "no such host",
-        aiohttp.ClientConnectorCertificateError: "the TLS certificate is not trusted",
-        aiohttp.ClientConnectorSSLError: "TLS failed (is it plain http?)",
-        aiohttp.ClientConnectorError: "no connection",
-        aiohttp.ServerDisconnectedError: "the server closed the connection",
-        aiohttp.TooManyRedirects: "too many redirects",
-    }
-    kind_text = next((text for cls, text in kind.items() if isinstance(error, cls)), None)
-    detail = " ".join(str(error).split())
-    parts = [kind_text or type(error).__name__, detail]
-    return ": ".join(part for part in parts if part)[:300]
+_REDIRECTED = ": it redirects, and no redirect is followed: name the address itself"
+_ADVICE = {
+    **dict.fromkeys((401, 403), ": check exporters.bearer_token and trainer_token"),
+    404: ": the path is usually /metrics",
+    **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECTED),
+}
 
 
 def _build_scrapes(
@@ -276,6 +236,11 @@ def _check_nothing(scrape: TargetScrape) -> str | None:
     if scrape.unknown:
         return f"none of its {scrape.unknown} series is a GPU metric that Fallow knows"
     return f"the answer holds no metrics ({scrape.rejected} lines are not Prometheus text)"
+
+
+def _build_headers(token: str) -> dict[str, str]:
+    accept = {"Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1"}
+    return accept | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 def _parse_target(text: str) -> _Target:

@@ -9,47 +9,53 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from yarl import URL
 
+from collectors.http_fetch import OK, fetch, open_session, shorten
 from collectors.inventory import build_batches, build_scrape_row
 from fallow.collector_settings import JupyterSettings
-from fallow.errors import SettingsError, SourceError
+from fallow.errors import UNREADABLE_JSON, SettingsError, SourceError
 from fallow.tables import Batch
 from fallow.window import Window
 
 NAME = "jupyter"
 CONCURRENCY = 32
 """Servers polled in parallel."""
+MAX_BODY = 1 << 20
+"""Bytes of one answer: over 4,000 kernels."""
 
 BUSY = {"busy", "starting", "restarting", "autorestarting"}
 """Kernel states that mean work now or soon."""
 
-_OK, _NOT_FOUND = 200, 404
+_NOT_FOUND = 404
 Row = dict[str, Any]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Kernel(msgspec.Struct, frozen=True):
     """One kernel as `/api/kernels` lists it."""
 
     execution_state: str = ""
-    last_activity: datetime | None = None
+    last_activity: Time | None = None
 
 
 class Terminal(msgspec.Struct, frozen=True):
     """One terminal as `/api/terminals` lists it."""
 
-    last_activity: datetime | None = None
+    last_activity: Time | None = None
 
 
 class JupyterStatus(msgspec.Struct, frozen=True):
     """The answer of `/api/status`."""
 
-    last_activity: datetime | None = None
-    connections: int | None = None
+    last_activity: Time | None = None
+    connections: Count | None = None
 
 
 class NotebookServer(msgspec.Struct, frozen=True):
@@ -80,31 +86,27 @@ class JupyterCollector:
         yield from build_batches("scrape", (scrape for _, scrape in answers))
 
     async def _fetch_all(self) -> list[tuple[Row | None, Row]]:
-        timeout = aiohttp.ClientTimeout(total=self._settings.timeout.total_seconds())
         gate = asyncio.Semaphore(CONCURRENCY)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with open_session() as session:
             return list(
-                await asyncio.gather(*(self._fetch(session, gate, s) for s in self._servers))
+                await asyncio.gather(*(self._poll(session, gate, s) for s in self._servers))
             )
 
-    async def _fetch(
+    async def _poll(
         self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, server: NotebookServer
     ) -> tuple[Row | None, Row]:
         async with gate:
             start, row, error = self._clock(), None, None
+            within_s = self._settings.timeout.total_seconds()
             try:
-                get = partial(_get, session, server, self._authorize(server))
-                kernels = await get("kernels", list[Kernel])
-                status = await get("status", JupyterStatus)
-                # A server without the API has no information about terminals: null.
-                terminals = await get("terminals", list[Terminal], optional=True)
-                row = self._row(server, start, kernels or [], terminals, status or JupyterStatus())
+                async with asyncio.timeout(within_s):
+                    row = await self._read(session, server, start)
             except SourceError as failure:
                 error = failure.message
             except TimeoutError:
-                error = f"no answer within {self._settings.timeout.total_seconds():g} s"
-            except (aiohttp.ClientError, OSError) as failure:
-                error = f"no answer: {str(failure) or type(failure).__name__}"
+                error = f"no answer within {within_s:g} s"
+            except OverflowError:
+                error = "not Jupyter's answer: a time is outside the calendar"
             scrape = build_scrape_row(
                 NAME,
                 server.url,
@@ -116,6 +118,16 @@ class JupyterCollector:
             )
             return row, scrape
 
+    async def _read(
+        self, session: aiohttp.ClientSession, server: NotebookServer, start: datetime
+    ) -> Row:
+        get = partial(_get, session, server, self._authorize(server))
+        kernels = await get("kernels", list[Kernel])
+        status = await get("status", JupyterStatus)
+        # A server without the API has no information about terminals: null.
+        terminals = await get("terminals", list[Terminal], optional=True)
+        return self._build_row(server, start, kernels, terminals, status)
+
     def _authorize(self, server: NotebookServer) -> dict[str, str]:
         """Return the header with the token; a server whose URL has a password gets that alone."""
         token = self._settings.token.get_secret_value()
@@ -123,7 +135,7 @@ class JupyterCollector:
             return {}
         return {"Authorization": f"token {token}"}
 
-    def _row(
+    def _build_row(
         self,
         server: NotebookServer,
         ts: datetime,
@@ -143,7 +155,7 @@ class JupyterCollector:
             "terminals": None if terminals is None else len(terminals),
             "last_terminal_activity": _find_latest(terminals or []),
             "connections": status.connections,
-            "last_activity": ts if busy else status.last_activity,
+            "last_activity": ts if busy else _find_latest([status]),
         }
 
 
@@ -164,8 +176,8 @@ def parse_server(text: str) -> NotebookServer:
     return NotebookServer(namespace, pod, url.rstrip("/"))
 
 
-def _find_latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
-    return max((i.last_activity for i in items if i.last_activity), default=None)
+def _find_latest(items: list[Kernel] | list[Terminal] | list[JupyterStatus]) -> datetime | None:
+    return max((i.last_activity.astimezone(UTC) for i in items if i.last_activity), default=None)
 
 
 async def _get(
@@ -177,22 +189,21 @@ async def _get(
     *,
     optional: bool = False,
 ) -> Any:
-    url = f"{server.url}/api/{path_name}"
-    request = session.get(
-        url, params={"no_track_activity": "1"}, headers=headers, allow_redirects=False
-    )
-    async with request as answer:
-        if optional and answer.status == _NOT_FOUND:
-            return None
-        if answer.status != _OK:
-            raise SourceError(
-                f"HTTP {answer.status} from /api/{path_name}{_explain_failure(answer.status)}"
-            )
-        body = await answer.read()
+    url = URL(f"{server.url}/api/{path_name}").with_query(no_track_activity="1")
+    answer = await fetch(session, url, headers, limit=MAX_BODY)
+    if optional and answer.status == _NOT_FOUND:
+        return None
+    if answer.status not in {0, OK}:
+        raise SourceError(
+            f"HTTP {answer.status} from /api/{path_name}{_explain_failure(answer.status)}"
+        )
+    if answer.error is not None:
+        raise SourceError(f"no answer from /api/{path_name}: {answer.error}")
     try:
-        return msgspec.json.decode(body, type=shape)
-    except msgspec.DecodeError as error:
-        raise SourceError(f"/api/{path_name} is not Jupyter's answer: {error}") from error
+        return msgspec.json.decode(answer.body, type=shape)
+    except UNREADABLE_JSON as error:
+        text = shorten(f"/api/{path_name} is not Jupyter's answer: {error}")
+        raise SourceError(text) from error
 
 
 def _explain_failure(status: int) -> str:

@@ -33,7 +33,7 @@ def read_progress(
         pod = of or _find_pod(exposition.parse_labels(line.labels))
         if pod is not None:
             progress[pod, line.name] = progress.get((pod, line.name), 0.0) + line.value
-    return progress
+    return {key: value for key, value in progress.items() if value < float("inf")}
 
 
 def _find_pod(label_set: dict[str, str]) -> Pod | None:

@@ -19,6 +19,7 @@ from collectors.series import Identity, Series, combine, identify, measure_of
 from collectors.tails import TailChunk, settle
 from collectors.template import Template, learn
 
+_LINES_PER_SAMPLE = 10  # comments and empty lines included
 _SLACK = 20_000  # identities that may be stored beyond twice the current number
 
 
@@ -92,7 +93,7 @@ class Reader:
         tails = None if known_target is None else known_target.template.tails(body)
         if known_target is None or tails is None:
             # A body that fits a template has the samples and labels that were accepted before.
-            scrape.excess = _find_excess_samples(body, self._limits)
+            scrape.excess = find_excess_samples(body, self._limits)
             text = read(b"" if scrape.excess else body, whole=is_complete)
             scrape.excess = scrape.excess or _find_excess_labels(text.lines, self._limits)
             if scrape.excess:
@@ -169,11 +170,14 @@ class Reader:
         return TailChunk(coded, values=values, stamps=stamps)
 
 
-def _find_excess_samples(body: bytes, limits: ScrapeLimits) -> str:
-    """Return how a body exceeds the limit of samples; comments are not counted."""
+def find_excess_samples(body: bytes, limits: ScrapeLimits) -> str:
+    """Return how a body exceeds the limit of samples; comments are counted from ten each on."""
     limit = limits.sample_limit
-    if not limit or body.count(b"\n") <= limit:
+    lines = body.count(b"\n")
+    if not limit or lines <= limit:
         return ""
+    if lines > _LINES_PER_SAMPLE * limit:
+        return f"sample_limit: {lines:,} lines, {limit:,} samples are allowed"
     count = sum(1 for line in body.split(b"\n") if line.strip() and not line.startswith(b"#"))
     return f"sample_limit: {count:,} samples, {limit:,} are allowed" if count > limit else ""
 

@@ -71,7 +71,10 @@ class ExporterSettings(SettingsGroup):
     label_value_length_limit: int = Field(
         4096, ge=0, description="most bytes of a label's value, else it is refused; 0 = any"
     )
-    bearer_token: SecretStr = SecretStr("")
+    bearer_token: SecretStr = Field(SecretStr(""), description="sent to exporters.targets alone")
+    trainer_token: SecretStr = Field(
+        SecretStr(""), description="sent to exporters.trainers: their jobs' users can read it"
+    )
 
 
 class KubernetesSettings(SettingsGroup):

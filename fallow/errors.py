@@ -19,10 +19,14 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any, ClassVar
 
+import msgspec
+
 from fallow.redaction import redact
 
 FINDINGS_EXIST = 4
 """Exit code of `--fail-on-findings` when there are findings."""
+UNREADABLE_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes of others: another form, no UTF-8, nested too deep."""
 
 
 class FallowError(Exception):

@@ -35,7 +35,7 @@ def check_exporters(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     )
     yield from _check_devices(samples)
     yield _check_interval(wanted.interval.total_seconds())
-    up = [row["target"] for row in scrapes if row["up"]]
+    up = [row["target"] for row in scrapes if row["up"] and row["collector"] == "exporters"]
     token = wanted.bearer_token.get_secret_value()
     yield from _check_clocks(up[:CLOCKS], token, wanted.timeout.total_seconds())
 
@@ -108,11 +108,11 @@ def _check_clocks(targets: Sequence[str], token: str, timeout_s: float) -> Itera
     for target in targets:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            answer = send_request("GET", target, within_s=timeout_s, headers=headers, redirects=5)
+            answer = send_request("GET", target, within_s=timeout_s, headers=headers)
             if date := answer.headers.get("date"):
                 timestamp = parsedate_to_datetime(date)
                 skews[target] = abs((timestamp - datetime.now(UTC)).total_seconds())
-        except (OSError, ValueError):
+        except (OSError, ValueError, OverflowError):
             continue  # it responded just now; `targets` lists those that do not
     if not skews:
         return
