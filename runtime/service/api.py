@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
+from fallow.errors import UNREADABLE_JSON, FallowError, RefusedError, TemporaryError, UsageError
 from fallow.window import parse_duration
 from runtime.operations.requests import ActionRequests
 
@@ -147,7 +147,7 @@ class WriteApi:
             request = msgspec.json.decode(body, type=REQUEST_TYPES[verb])
             _check_name(request.by)
             result = _dispatch(self.people, request)
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             return _build_refusal(
                 400, f"the body is not what /v1/{verb} takes: {error}", _describe_keys(verb)
             )

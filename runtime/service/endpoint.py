@@ -1,23 +1,41 @@
-"""Serve `fallow up` over HTTP: /metrics, /healthz, /readyz, and /v1 for people and schedulers."""
+"""Serve `fallow up` over HTTP: /metrics, /healthz, /readyz, and /v1 for people and schedulers.
+
+A connection either waits for its client or is at work. Those that wait have one time limit, and the
+oldest of them gives way where a new one comes: slow clients hide nothing and delay no end.
+"""
 
 import ipaddress
+import logging
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from fallow.errors import UsageError
 from runtime.service.api import MOST_BYTES, PREFIX, WriteApi, encode_answer
 from runtime.service.idleness_api import PATH as IDLENESS
-from runtime.service.idleness_api import IdlenessApi
+from runtime.service.idleness_api import UNDECIDED, IdlenessApi
 from runtime.service.metrics import SelfMetrics
+
+log = logging.getLogger("fallow.service")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 JSON = "application/json"
 REQUEST_TIMEOUT_S = 10.0
-"""How long a client may take to send its request."""
+"""How long a client may take to send its request, and as long again to read the answer."""
+MOST_CONNECTIONS, MOST_AT_WORK = 32, 16
+"""Connections at a time, and requests that are answered at a time, beside those for health."""
+END_S = 0.5
+"""How long clients may read their answers when the service ends, and a new one waits for room."""
 POLL_S = 0.1
+HEALTH = frozenset({"/healthz", "/readyz"})
+MOST_DIGITS, MOST_TEXT = 19, 200
 HEADERS = ("Content-Type", "Authorization", "Origin", "Host")
 """The headers of a request that decide about it."""
 ELSEWHERE = b"not here: ask the process whose role is actor\n"
@@ -46,9 +64,9 @@ class Endpoint:
         idleness: IdlenessApi | None = None,
     ) -> None:
         host, port = split_address(listen)
-        handler = _build_handler(_Answers(metrics, why_not, api, idleness))
+        answers = _Answers(metrics, why_not, api, idleness)
         try:
-            self._server = _Server((host, port), handler)
+            self._server = _Server((host, port), answers)
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {listen}: {error.strerror or error}",
@@ -94,6 +112,74 @@ class Endpoint:
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # a write that has begun is answered before the process ends
     block_on_close = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], answers: "_Answers") -> None:
+        self.answers = answers
+        self.at_work = threading.BoundedSemaphore(MOST_AT_WORK)
+        self._change = threading.Condition()
+        self._connections: set[socket.socket] = set()
+        self._waiting: dict[socket.socket, float] = {}
+        """Connections that wait for their clients, the oldest first, and since when."""
+        self._unanswered: set[socket.socket] = set()
+        """Those of them whose requests are not whole."""
+        self._ends = False
+        super().__init__(address, _RequestHandler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._change:
+            if len(self._connections) >= MOST_CONNECTIONS:
+                self._give_up(list(self._waiting)[:1])
+            if not self._change.wait_for(lambda: len(self._connections) < MOST_CONNECTIONS, END_S):
+                raise ConnectionRefusedError
+            self._connections.add(request)
+            self._unanswered.add(request)
+            self._waiting[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        with self._change:
+            self._connections.discard(request)
+            self._unanswered.discard(request)
+            self._waiting.pop(request, None)
+            self._change.notify()
+
+    def service_actions(self) -> None:
+        limit = time.monotonic() - REQUEST_TIMEOUT_S
+        with self._change:
+            self._give_up([c for c, since in self._waiting.items() if since < limit])
+
+    def begin_work(self, connection: socket.socket) -> None:
+        """Take a connection from those that wait: its request is whole."""
+        with self._change:
+            if self._waiting.pop(connection, None) is None:
+                raise ConnectionAbortedError
+            self._unanswered.discard(connection)
+
+    def begin_answer(self, connection: socket.socket) -> None:
+        """Let a connection wait until its client has read the answer."""
+        with self._change:
+            connection.settimeout(END_S if self._ends else REQUEST_TIMEOUT_S)
+            self._waiting[connection] = time.monotonic()
+
+    def server_close(self) -> None:
+        with self._change:
+            self._ends = True
+            self._give_up(list(self._unanswered & self._waiting.keys()))
+            self._change.wait_for(lambda: not self._waiting, END_S)
+            self._give_up(list(self._waiting))
+        super().server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  (socketserver's)
+        if not isinstance(sys.exception(), OSError):  # a client that has left is no event
+            log.exception("a connection failed")  # noqa: LOG004  (called while it is handled)
+
+    def _give_up(self, connections: Sequence[socket.socket]) -> None:
+        for connection in connections:
+            del self._waiting[connection]
+            with suppress(OSError):  # the client was faster
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def split_address(listen: str) -> tuple[str, int]:
@@ -162,41 +248,77 @@ class _Answers:
         return EndpointAnswer(code, JSON, encode_answer(document))
 
 
-def _build_handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
-    class ServiceRequestHandler(BaseHTTPRequestHandler):
-        timeout = REQUEST_TIMEOUT_S
+def _build_failure(code: int, message: str, hint: str) -> EndpointAnswer:
+    """Return a failure that no reader of /v1/idleness takes for a permission."""
+    document = {"schema": "fallow.error/v1", "error": message, "hint": hint, **UNDECIDED}
+    return EndpointAnswer(code, JSON, encode_answer(document), {"Retry-After": "1"})
 
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            self._say(answers.get(path, query, self._headers()))
 
-        def do_POST(self) -> None:
-            length = self.headers.get("Content-Length", "")
-            if not length.isdecimal():
-                return self._say(EndpointAnswer(411, TEXT, b"say Content-Length\n"))
-            if int(length) > MOST_BYTES:
-                return self._say(
-                    EndpointAnswer(413, TEXT, f"more than {MOST_BYTES} bytes\n".encode())
-                )
-            body = self.rfile.read(int(length))
-            return self._say(answers.post(self.path, self._headers(), body))
+class _RequestHandler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = REQUEST_TIMEOUT_S
 
-        def _headers(self) -> dict[str, str]:
-            # Header names in our own spelling: they are case-insensitive.
-            return {name: self.headers.get(name, "") for name in HEADERS}
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        headers = self._headers()
+        self._answer(
+            lambda: self.server.answers.get(path, query, headers), is_health=path in HEALTH
+        )
 
-        def _say(self, answer: EndpointAnswer) -> None:
-            self.close_connection = True
-            self.send_response(answer.code)
-            self.send_header("Content-Type", answer.kind)
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.send_header("X-Content-Type-Options", "nosniff")
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer.body)
+    def do_POST(self) -> None:
+        lengths = self.headers.get_all("Content-Length", [])
+        if not lengths:
+            return self.send_error(411, "say Content-Length")
+        length = lengths[0]
+        if (
+            len(lengths) > 1
+            or "Transfer-Encoding" in self.headers
+            or not (length.isascii() and length.isdecimal() and len(length) <= MOST_DIGITS)
+        ):
+            return self.send_error(400, "say one Content-Length, as a number")
+        if int(length) > MOST_BYTES:
+            return self.send_error(413, f"more than {MOST_BYTES} bytes")
+        body = self.rfile.read(int(length))
+        headers = self._headers()
+        return self._answer(lambda: self.server.answers.post(self.path, headers, body))
 
-        def log_message(self, *_args: object) -> None:
-            """Log nothing: scrapes are too frequent."""
+    def _answer(self, find: Callable[[], EndpointAnswer], *, is_health: bool = False) -> None:
+        server = self.server
+        server.begin_work(self.connection)
+        if not is_health and not server.at_work.acquire(blocking=False):
+            answer = _build_failure(503, "too many requests at a time", "try again in 1 s")
+        else:
+            try:
+                answer = find()
+            except Exception:
+                log.exception("a request failed")
+                answer = _build_failure(500, "a defect of Fallow", "its log has the cause")
+            finally:
+                if not is_health:
+                    server.at_work.release()
+        server.begin_answer(self.connection)
+        self._say(answer)
 
-    return ServiceRequestHandler
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that is none, in one line."""
+        text = (message or explain or HTTPStatus(code).phrase)[:MOST_TEXT]
+        line = "".join(c if c.isprintable() else "?" for c in text)
+        self._say(EndpointAnswer(code, TEXT, f"{line}\n".encode()))
+
+    def _headers(self) -> dict[str, str]:
+        # Header names in our own spelling: they are case-insensitive.
+        return {name: self.headers.get(name, "") for name in HEADERS}
+
+    def _say(self, answer: EndpointAnswer) -> None:
+        self.close_connection = True
+        self.send_response(answer.code)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, *_args: object) -> None:
+        """Log nothing: scrapes are too frequent."""
