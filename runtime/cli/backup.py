@@ -1,5 +1,6 @@
 """`fallow backup` and `fallow restore`."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -34,7 +35,9 @@ def backup(
     policies; not the settings, which may have secrets. The manifest is written last: without it,
     it is no backup.
     """
-    manifest = write_backup(run.settings(), destination, run.now, warehouse=not without_warehouse)
+    manifest, sha256 = write_backup(
+        run.settings(), destination, run.now, warehouse=not without_warehouse
+    )
     for part in manifest.uncovered:
         run.say(f"not in this backup: {part.part}; back up {part.remedy}")
     parts: dict[str, list[int]] = {}
@@ -45,29 +48,48 @@ def backup(
         noun="backup",
         at=manifest.at,
         anchor=manifest.anchor,
+        manifest_sha256=sha256,
     )
     if manifest.anchor:
         run.say(f"journal: {manifest.anchor}")
-    run.say(f"every file was read back; restore it with: fallow restore {destination}")
+    run.say(
+        "every file was read back; keep this command elsewhere than the backup, it proves the "
+        f"manifest: fallow restore {shlex.quote(destination)} --manifest-sha256 {sha256}"
+    )
 
 
 def restore(
     run: CommandRun,
     source: Annotated[str, typer.Argument(metavar="SRC", help="the folder or prefix of a backup")],
+    *,
+    manifest_sha256: Annotated[
+        str,
+        typer.Option(
+            "--manifest-sha256",
+            metavar="HEX",
+            help="what `fallow backup` printed: another manifest is refused",
+        ),
+    ] = "",
 ) -> None:
     """Restore a backup into the empty places that the settings name; nothing is overwritten.
 
-    A catalog of PostgreSQL goes into the empty database that warehouse.catalog names. Every file is
-    compared with its checksum, and the warehouse and the journal are verified.
+    A catalog of PostgreSQL goes into the empty database that warehouse.catalog names. Before
+    anything is written, every name is checked and every file is compared with its checksum; then
+    the warehouse and the journal are verified.
     Nothing acts until `fallow reconcile` and `fallow thaw`: undo and keep work.
     """
-    result = restore_backup(run.settings(), source, run.now)
+    result = restore_backup(run.settings(), source, run.now, manifest_sha256=manifest_sha256)
     manifest = result.manifest
     for part in manifest.uncovered:
         run.say(f"not in this backup: {part.part}; restore {part.remedy}")
     if result.policies:
         run.say(f"policies are in {result.policies}: set actions.policies, or compare with yours")
+    if not manifest_sha256:
+        run.say(
+            "nothing proves who wrote the manifest: who may write the backup may change it with its"
+            " checksums. --manifest-sha256, as `fallow backup` printed it, proves it"
+        )
     run.say(
-        f"restored {len(manifest.files)} files of {manifest.at:%Y-%m-%d %H:%M} UTC, every one "
-        "verified; frozen until `fallow reconcile` and `fallow thaw`"
+        f"restored {len(manifest.files)} files of {manifest.at:%Y-%m-%d %H:%M} UTC, every one as "
+        "its manifest says; frozen until `fallow reconcile` and `fallow thaw`"
     )

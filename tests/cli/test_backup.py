@@ -1,5 +1,7 @@
 """A backup is of one moment, whole or none; it is restored elsewhere, and starts frozen."""
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -8,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -358,3 +360,138 @@ def test_rows_that_wait_are_in_a_backup_and_restored(
         [file] = restored.files
         [batch] = restored.read(file)
     assert batch.rows.num_rows == 4
+
+
+def change_manifest(backup: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = backup / "manifest.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def add_file(backup: Path, name: str, content: bytes = b"changed") -> None:
+    """Add a file to a backup as somebody does who may write there, with its right checksum."""
+    path = Path(os.path.normpath(f"{backup}/{name}"))  # where today's code read it
+    with contextlib.suppress(OSError, ValueError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    entry = {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    change_manifest(backup, lambda document: document["files"].append(entry))
+
+
+def list_files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+NAMES = [
+    f"{part}/{rest}"
+    for part in ("data", "cold", "snapshots", "baselines", "policies", "queue")
+    for rest in ("../../outside/file", "a/../../../outside/file")
+] + [
+    "data//{tmp}/outside/file", "/{tmp}/outside/file", "../outside/file", "data/./file",
+    "data/a\\..\\b", "data/\0file", "data/a\x1b[2J", f"data/{'a' * 256}", "data", "data/", "",
+    "outside/file", "FREEZE", "fallow.yaml", "writer.lock", "journal.sqlite/file",
+    "Journal.sqlite", "policies/idle.yaml/below", "policies/idle.yaml",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_a_changed_manifest_is_refused_before_a_byte_is_written(
+    fallow: Fallow, site: Path, tmp_path: Path, name: str
+) -> None:
+    backup = shutil.copytree(site / "backup", tmp_path / "place" / "backup")
+    add_file(backup, name.replace("{tmp}", str(tmp_path)))
+    shutil.rmtree(tmp_path / "outside", ignore_errors=True)
+    before = list_files(tmp_path)
+    ran = fallow("restore", backup, "--home", tmp_path / "new" / "home")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 2), ran.err
+    assert "nothing was restored" in ran.err
+    assert list_files(tmp_path) == before
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("how", ["size", "sha256", "no sha256", "fifo", "link", "gone", "device"])
+def test_a_file_that_is_not_what_the_manifest_says_is_found_before_a_byte_is_written(
+    fallow: Fallow, site: Path, tmp_path: Path, how: str
+) -> None:
+    backup = shutil.copytree(site / "backup", tmp_path / "backup")
+    path = backup / "baselines" / "june.json"  # one of the last that are written
+    [number] = [
+        number
+        for number, file in enumerate(json.loads((backup / "manifest.json").read_text())["files"])
+        if file["name"] == "baselines/june.json"
+    ]
+    if how == "size":
+        path.write_bytes(path.read_bytes() + b" ")
+    elif how == "sha256":
+        flip_a_bit(path)
+    elif how == "no sha256":
+        change_manifest(backup, lambda document: document["files"][number].update(sha256=""))
+        flip_a_bit(path)
+    else:
+        content = path.read_bytes()
+        path.unlink()
+        if how == "fifo":
+            os.mkfifo(path)
+        elif how == "link":
+            (tmp_path / "secret").write_bytes(content)
+            path.symlink_to(tmp_path / "secret")
+        elif how == "device":
+            path.symlink_to("/dev/zero")
+    ran = fallow("restore", backup, "--home", tmp_path / "home")
+    assert ran.code == (2 if how == "no sha256" else 1), ran.err
+    assert "june.json" in ran.err
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_link_in_the_place_of_snapshots_leads_no_file_elsewhere(
+    fallow: Fallow, site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / "pod").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "fallow.yaml").write_text(f"snapshots: {{store: {tmp_path}/snapshots}}\n")
+    ran = fallow("restore", site / "backup", "--home", tmp_path / "home")
+    assert ran.code == 2
+    assert "a link leads there" in ran.err
+    assert list_files(tmp_path / "elsewhere") == {}
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_checksum_of_a_manifest_proves_it(fallow: Fallow, home: Path, tmp_path: Path) -> None:
+    ran = fallow("backup", tmp_path / "backup", "--home", home, "-o", "json")
+    sha256 = json.loads(ran.out)["manifest_sha256"]
+    assert f"fallow restore {tmp_path}/backup --manifest-sha256 {sha256}" in ran.err
+    changed = shutil.copytree(tmp_path / "backup", tmp_path / "changed")
+    change = f"restore {changed} --manifest-sha256 {sha256} --home {tmp_path}/one".split()
+    add_file(changed, "policies/added.yaml", b"name: added\n")
+    refused = fallow(*change)
+    assert refused.code == 2
+    assert "not that of --manifest-sha256" in refused.err
+    assert not (tmp_path / "one").exists()
+    proved = fallow(
+        "restore", tmp_path / "backup", "--manifest-sha256", sha256, "--home", tmp_path / "two"
+    )
+    assert (proved.code, "nothing proves" in proved.err) == (0, False), proved.err
+    unproved = fallow("restore", changed, "--home", tmp_path / "three")
+    assert (unproved.code, "nothing proves who wrote" in unproved.err) == (0, True), unproved.err
+
+
+def test_a_bare_machine_is_restored_from_the_backup_alone(
+    process: Fallow, site: Path, tmp_path: Path
+) -> None:
+    """No settings, no home, another user's folder: only the backup is there."""
+    before = rows(at(site / "home"))
+    backup = shutil.copytree(site / "backup", tmp_path / "mnt" / "backup")
+    environ = {"HOME": str(tmp_path / "root"), "XDG_DATA_HOME": ""}
+    ran = process("restore", backup, **environ)
+    assert ran.code == 0, ran.err
+    shutil.rmtree(tmp_path / "mnt")
+    copy = tmp_path / "root" / ".local" / "share" / "fallow"
+    assert rows(at(copy)).equals(before)
+    assert process("warehouse", "verify", **environ).code == 0
+    assert process("actions", "--verify", **environ).code == 0

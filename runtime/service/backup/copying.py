@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fallow.errors import TemporaryError, WarehouseError
-from runtime.service.backup.manifest import StoredFile
+from runtime.service.backup.manifest import StoredFile, explain_damage, read_blocks
 from warehouse.cold_storage import ColdStore
 
 AT_ONCE = 8
@@ -38,6 +38,18 @@ def copy_all(copies: Iterable[Copy], staging: Path) -> list[StoredFile]:
         return list(pool.map(lambda copy: _copy(copy, staging), copies))
 
 
+def check_all(place: ColdStore, files: Iterable[StoredFile]) -> None:
+    """Read the files of a backup and compare them with its manifest; write nothing.
+
+    Raises:
+        WarehouseError: a file is gone, or is not what the manifest says.
+        TemporaryError: a store does not answer.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        # `list`: an error of any of them is raised here.
+        list(pool.map(lambda file: _check(place, file), files))
+
+
 def compute_checksum(blocks: Iterator[bytes]) -> tuple[int, str]:
     """Return the number of bytes and the SHA-256 of blocks."""
     size, digest = 0, hashlib.sha256()
@@ -47,12 +59,13 @@ def compute_checksum(blocks: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def explain_damage(address: str) -> WarehouseError:
-    """Return the error of a file that has not the checksum that it was written with."""
-    return WarehouseError(
-        f"{address} is damaged: it has not the checksum that it was written with",
-        hint="restore it from another backup",
-    )
+def _check(place: ColdStore, file: StoredFile) -> None:
+    address = f"{place.root}/{file.name}"
+    try:
+        if compute_checksum(read_blocks(place, file.name, file.bytes)) != (file.bytes, file.sha256):
+            raise explain_damage(address)
+    except FileNotFoundError:
+        raise explain_damage(address, "it is gone") from None
 
 
 def _copy(copy: Copy, staging: Path) -> StoredFile:

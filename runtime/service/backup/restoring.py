@@ -18,8 +18,8 @@ from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from runtime.operations.live_actor import freeze_file, get_actor_name, get_journal_path
 from runtime.operations.spool import FOLDER
-from runtime.service.backup.copying import Copy, copy_all, explain_damage
-from runtime.service.backup.manifest import Manifest, StoredFile, read_manifest
+from runtime.service.backup.copying import Copy, check_all, copy_all
+from runtime.service.backup.manifest import Manifest, StoredFile, explain_damage, read_manifest
 from runtime.service.backup.writing import (
     BASELINES,
     DELIVERIES,
@@ -45,21 +45,31 @@ class RestoreResult(msgspec.Struct, frozen=True):
 
 
 def restore_backup(
-    settings: Settings, source: str, clock: Callable[[], datetime], *, by: str = ""
+    settings: Settings,
+    source: str,
+    clock: Callable[[], datetime],
+    *,
+    by: str = "",
+    manifest_sha256: str = "",
 ) -> RestoreResult:
     """Restore a backup into the places that the settings name; nothing there is overwritten.
 
+    Every name and every checksum is compared before anything is written.
+
     Raises:
-        UsageError: there is no finished backup, or a place has files already.
+        UsageError: there is no finished backup, its manifest is another one or names files outside
+            these places, or a place has files already.
         WarehouseError: a file of the backup is damaged or missing.
         TemporaryError: a store does not answer, or a disk is full.
     """
     place = open_place(source, settings.warehouse.s3, "the source")
-    manifest = read_manifest(place)
+    manifest = read_manifest(place, manifest_sha256)
     home = settings.home.expanduser().absolute()
     targets = _open_targets(settings)
     _require_empty(settings, home, targets)
     _check_catalog(settings, manifest)
+    _check_targets(settings, manifest, targets)
+    check_all(place, manifest.files)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     why = f"restored from {place.root}, a backup of {manifest.at:%Y-%m-%d %H:%M} UTC"
     switch = freeze_file(settings)
@@ -140,6 +150,30 @@ def _check_catalog(settings: Settings, manifest: Manifest) -> None:
             "restored only into an empty one",
             hint="create a database, and name it in warehouse.catalog",
         )
+
+
+def _check_targets(settings: Settings, manifest: Manifest, targets: dict[str, ColdStore]) -> None:
+    """Refuse a file of no known part, and one that a link in its place leads elsewhere."""
+    roots = {part: target.root for part, target in targets.items()}
+    roots[SNAPSHOTS] = settings.snapshots.store or str(settings.home / SNAPSHOTS)
+    databases = {*_locate_databases(settings), CATALOG_COPY}
+    for file in manifest.files:
+        part, _, rest = file.name.partition("/")
+        root = roots.get(part) if rest else None
+        if root is None and file.name not in databases:
+            legal = ", ".join(sorted({*databases, *(f"{part}/" for part in roots)}))
+            raise UsageError(
+                f"the backup has a file of no known part: {file.name!r}",
+                hint=f"the parts are {legal}; nothing was restored",
+            )
+        if root is None or "://" in root:
+            continue
+        folder = Path(root).expanduser().resolve()
+        if not (folder / rest).resolve().is_relative_to(folder):
+            raise UsageError(
+                f"{root}/{rest} would be outside of {folder}: a link leads there",
+                hint="remove the link, or name another place in the settings",
+            )
 
 
 def _restore_files(

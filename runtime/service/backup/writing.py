@@ -13,8 +13,6 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from actions.journal import Journal
 from fallow import __version__
 from fallow.errors import UsageError, WarehouseError
@@ -23,7 +21,13 @@ from fallow.sqlite_file import copy_together
 from runtime.operations.live_actor import get_journal_path
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from runtime.service.backup.copying import Copy, copy_all
-from runtime.service.backup.manifest import MANIFEST, Manifest, StoredFile, UncoveredPart
+from runtime.service.backup.manifest import (
+    MANIFEST,
+    Manifest,
+    StoredFile,
+    UncoveredPart,
+    encode_manifest,
+)
 from runtime.service.delivery.outbox import get_outbox_path
 from warehouse.backup import (
     DATA,
@@ -42,8 +46,10 @@ SNAPSHOTS, BASELINES, POLICIES = "snapshots", "baselines", "policies"
 
 def write_backup(
     settings: Settings, destination: str, clock: Callable[[], datetime], *, warehouse: bool = True
-) -> Manifest:
-    """Back up a home to an empty folder or prefix; `warehouse` False leaves the warehouse out.
+) -> tuple[Manifest, str]:
+    """Back up a home to an empty folder or prefix; return the manifest and its SHA-256.
+
+    `warehouse` False leaves the warehouse out.
 
     Raises:
         UsageError: the destination has files.
@@ -89,9 +95,10 @@ def write_backup(
             uncovered,
         )
         staged = staging / MANIFEST
-        staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+        text, sha256 = encode_manifest(manifest)
+        staged.write_bytes(text)
         target.put(staged, f"{target.root}/{MANIFEST}")
-    return manifest
+    return manifest, sha256
 
 
 def _copy_queue(settings: Settings, target: ColdStore, staging: Path) -> list[StoredFile]:
