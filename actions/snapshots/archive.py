@@ -14,12 +14,14 @@ import msgspec
 from actions.snapshots.containers import CommandError, CommandRunner, ContainerRef
 from actions.snapshots.models import RestoredPart, SnapshotPart
 from actions.snapshots.store import SnapshotStore
-from actions.snapshots.tree import FileTree, read_tree
+from actions.snapshots.tree import BLOCK, FileTree, read_tree
 from fallow.errors import FallowError
 
 GZIP = 31
 """zlib's window bits for a gzip header and the largest window."""
 LEVEL = 1
+MOST_TREE = 64 << 30
+"""Bytes of a current tree that is compared with a snapshot's."""
 EXCLUDED_VOLUMES = {"secret", "configMap", "projected", "downwardAPI", "csi", "image"}
 """Volumes without work of the owner, or with secrets: never read."""
 
@@ -102,7 +104,7 @@ def archive_folder(
                 size += len(piece)
                 writer.add(piece)
 
-        with closing(_stream_archive(shell, container, command)) as pieces:
+        with closing(_stream_archive(shell, container, command, 2 * max_bytes)) as pieces:
             tree = read_tree(pieces, lambda p: keep(compressor.compress(p)), max_bytes=max_bytes)
         keep(compressor.flush())
         writer.commit()
@@ -168,9 +170,8 @@ def read_current_tree(
     """Return the current tree of a part's folder."""
     command = ["tar", "-C", "/", "-cf", "-"]
     command += [f"--exclude={_get_relative_path(p)}" for p in part.without]
-    with closing(
-        _stream_archive(shell, container, [*command, _get_relative_path(part.path) or "."])
-    ) as pieces:
+    command.append(_get_relative_path(part.path) or ".")
+    with closing(_stream_archive(shell, container, command, MOST_TREE)) as pieces:
         return read_tree(pieces)
 
 
@@ -212,10 +213,10 @@ def keep_bytes(
 
 
 def _stream_archive(
-    shell: CommandRunner, container: ContainerRef, command: list[str]
+    shell: CommandRunner, container: ContainerRef, command: list[str], most_bytes: int
 ) -> Generator[bytes, None, None]:
     """Yield a command's output; a generator always, so that it can be closed early."""
-    yield from shell.run(container, command)
+    yield from shell.run(container, command, most_bytes=most_bytes)
 
 
 def _unpack_archive(
@@ -224,8 +225,11 @@ def _unpack_archive(
     decompressor = zlib.decompressobj(GZIP)
     for block in blocks:
         on_block(block)
-        if piece := decompressor.decompress(block):
+        packed = block
+        # A block of zeros is a thousand times as large unpacked: it comes in pieces.
+        while piece := decompressor.decompress(packed, BLOCK):
             yield piece
+            packed = decompressor.unconsumed_tail
     if not decompressor.eof:
         raise FallowError("the archive is not whole: it ends early")
     if piece := decompressor.flush():

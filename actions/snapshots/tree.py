@@ -17,6 +17,14 @@ import msgspec
 from fallow.errors import FallowError
 
 BLOCK = 1 << 20
+MOST_MEMBERS = 1_000_000
+"""Files, folders and links of one tree; each takes about 300 bytes of memory."""
+LONGEST_HEADER = 1 << 20
+"""Bytes of a member's extended header: names and attributes of real files have kilobytes."""
+_EXTENDED = {
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+}  # fmt: skip
 
 
 class TooLarge(FallowError):  # noqa: N818  (a refusal, not a defect)
@@ -77,27 +85,39 @@ def read_tree(
     """Return the tree of an uncompressed tar stream; every byte is also written to `sink`.
 
     Raises:
-        TooLarge: the stream has more than `max_bytes` bytes.
+        TooLarge: the stream has more than `max_bytes` bytes or `MOST_MEMBERS` members.
         FallowError: it is no tar, or it ends early.
     """
     stream = _Stream(pieces, sink, max_bytes)
     members: list[_Member] = []
     try:
         buffered: Any = io.BufferedReader(cast("io.RawIOBase", stream), BLOCK)
-        with tarfile.open(fileobj=buffered, mode="r|") as archive:
-            for member in archive:
+        with tarfile.open(fileobj=buffered, mode="r|", tarinfo=_Header) as archive:
+            while (member := archive.next()) is not None:
+                archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header
                 content = archive.extractfile(member) if member.isreg() else None
                 members.append(_read_member(member, content))
+                if len(members) > MOST_MEMBERS:
+                    raise TooLarge(f"more than {MOST_MEMBERS:,} files")
         while buffered.read(BLOCK):  # padding of the last record
             pass
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise FallowError(f"the archive is not whole: {error}") from error
     return FileTree(
         hash=_hash_members(_name_first_links(members)),
-        files=sum(member.content_hash != "" for member in members),
+        files=sum(member.content_hash != b"" for member in members),
         bytes=stream.bytes_read,
         stream_hash=_hash_members(members),
     )
+
+
+class _Header(tarfile.TarInfo):
+    """A member whose extended headers have a size that memory can hold."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _EXTENDED and self.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]  # its hook for subclasses
 
 
 class _Member(NamedTuple):
@@ -107,16 +127,16 @@ class _Member(NamedTuple):
     mode: int
     name: str
     target: str
-    content_hash: str
+    content_hash: bytes
 
 
 def _read_member(member: tarfile.TarInfo, content: Any) -> _Member:
-    content_hash = ""
+    content_hash = b""
     if content is not None:
         digest = hashlib.sha256()
         while block := content.read(BLOCK):
             digest.update(block)
-        content_hash = digest.hexdigest()
+        content_hash = digest.digest()
     kind = b"-" if member.isreg() else member.type
     name = member.name.strip("/").removeprefix("./")
     return _Member(kind, member.mode & 0o7777, name, member.linkname, content_hash)
@@ -131,7 +151,7 @@ def _name_first_links(members: list[_Member]) -> list[_Member]:
             groups.setdefault(target, [target]).append(member.name)
     hashes = {member.name: member.content_hash for member in members if member.name in groups}
     first_names = {name: min(names) for names in groups.values() for name in names}
-    first_hashes = {min(names): hashes.get(target, "") for target, names in groups.items()}
+    first_hashes = {min(names): hashes.get(target, b"") for target, names in groups.items()}
     named = []
     for member in members:
         first = first_names.get(member.name)
@@ -139,7 +159,7 @@ def _name_first_links(members: list[_Member]) -> list[_Member]:
             content_hash = first_hashes[first]
             named.append(member._replace(kind=b"-", target="", content_hash=content_hash))
         elif first is not None:
-            link = member._replace(kind=tarfile.LNKTYPE, target=first, content_hash="")
+            link = member._replace(kind=tarfile.LNKTYPE, target=first, content_hash=b"")
             named.append(link)
         else:
             named.append(member)
@@ -147,9 +167,10 @@ def _name_first_links(members: list[_Member]) -> list[_Member]:
 
 
 def _hash_members(members: list[_Member]) -> str:
-    lines = [
-        f"{m.kind!r}\x1f{m.mode:o}\x1f{m.name}\x1f{m.target}\x1f{m.content_hash}" for m in members
-    ]
+    lines = (
+        f"{m.kind!r}\x1f{m.mode:o}\x1f{m.name}\x1f{m.target}\x1f{m.content_hash.hex()}"
+        for m in members
+    )
     digest = hashlib.sha256()
     for line in sorted(
         hashlib.sha256(line.encode("utf-8", "surrogateescape")).digest() for line in lines

@@ -35,8 +35,8 @@ SNAPSHOT = msgspec.structs.replace(
 class NoCommands:
     """A container in which no command may run: only the manifest is kept."""
 
-    def run(self, place: Any, command: Any, stdin: Any = None) -> Any:
-        raise AssertionError((place, command, stdin))
+    def run(self, place: Any, command: Any, stdin: Any = None, *, most_bytes: int = 0) -> Any:
+        raise AssertionError((place, command, stdin, most_bytes))
 
 
 def marked_spec(**more: Any) -> Object:
