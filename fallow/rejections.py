@@ -16,7 +16,7 @@ from fallow.texts import escape_text
 
 MOST_OF_NAMESPACE = 50
 MOST_LISTED = 1_000
-_NOT_LISTED = "not listed one by one: too many"
+NOT_LISTED = "not listed one by one: too many"
 
 
 class Rejection(msgspec.Struct, frozen=True, order=True):
@@ -35,17 +35,21 @@ class Rejection(msgspec.Struct, frozen=True, order=True):
     node: str = ""
     workload_kind: str = ""
     workload: str = ""
+    count: int = 1
 
 
 def build_batch(
     rejections: Iterable[Rejection], *, cluster: str, source: str, at: datetime
 ) -> Batch:
     """Return rows of the `rejection` table, bounded and with clean texts; `at` is aware UTC."""
-    counted = Counter(_list_bounded(sorted(rejections)))
-    rows, timestamp = [*counted], at.replace(tzinfo=None)
+    counts: Counter[Rejection] = Counter()
+    for rejection in _list_bounded(sorted(rejections)):
+        counts[msgspec.structs.replace(rejection, count=0)] += rejection.count
+    rows, timestamp = [*counts], at.replace(tzinfo=None)
     texts = {
         name: [escape_text(getattr(row, name)) for row in rows]
         for name in Rejection.__struct_fields__
+        if name != "count"
     }
     return Batch.of(
         "rejection",
@@ -55,7 +59,7 @@ def build_batch(
             "source": [source] * len(rows),
             "first_seen": [timestamp] * len(rows),
             "last_seen": [timestamp] * len(rows),
-            "count": [*counted.values()],
+            "count": [*counts.values()],
         },
     )
 
@@ -69,10 +73,10 @@ def _list_bounded(rejections: Iterable[Rejection]) -> Iterable[Rejection]:
         identity = (kind, namespace, rejection.name)
         if identity not in objects:
             if len(objects) >= MOST_LISTED:
-                yield Rejection(kind, "", "", "", _NOT_LISTED)
+                yield Rejection(kind, "", "", "", NOT_LISTED, count=rejection.count)
                 continue
             if of_namespace[kind, namespace] >= MOST_OF_NAMESPACE:
-                yield Rejection(kind, namespace, "", "", _NOT_LISTED)
+                yield Rejection(kind, namespace, "", "", NOT_LISTED, count=rejection.count)
                 continue
             objects.add(identity)
             of_namespace[kind, namespace] += 1

@@ -85,12 +85,14 @@ class Batch(msgspec.Struct, frozen=True):
     """Rows for one table, with exactly that table's columns.
 
     `times_checked`: rows in the future were left out when the rows were read. They may be stored
-    much later, when the clock is another one.
+    much later, when the clock is another one. `texts_checked`: `fallow.clean_texts` has checked
+    them.
     """
 
     table: str
     rows: pa.Table
     times_checked: bool = False
+    texts_checked: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rows whose columns or types differ from the table's, or whose key has nulls."""

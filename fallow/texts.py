@@ -1,17 +1,22 @@
 """Escape and cut a text of unknown content, so that it can be stored, logged and printed."""
 
+import re
+
 CUT = 100
-"""Characters of an escaped text: enough to find the object by."""
+"""Bytes of a name that is only listed: enough to find the object by."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_IN_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def escape_text(text: str, limit: int = CUT) -> str:
-    r"""Return a text without control characters and lone surrogates, of at most `limit` characters.
+def escape_text(text: str, limit: int = CUT, *, in_lines: bool = False) -> str:
+    r"""Return a text of at most `limit` bytes without control characters and lone surrogates.
 
-    Each of these characters becomes its Python escape, such as `\x00`; a text that was cut ends
-    with an ellipsis. A printable text that is short enough stays as it is.
+    Each of these becomes its Python escape, such as `\x00`; `in_lines`: but newline and tab stay. A
+    text that was cut ends with the number of its characters. A clean text is returned as it is.
     """
-    if len(text) <= limit and text.isprintable():
-        return text
-    head = text[:limit]
-    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in head)
-    return escaped if len(escaped) <= limit and head == text else f"{escaped[: limit - 1]}…"
+    control = _CONTROL_IN_LINES if in_lines else _CONTROL
+    escaped = control.sub(lambda match: ascii(match[0])[1:-1], text[: limit + 1]).encode()
+    if len(escaped) <= limit:
+        return escaped.decode()
+    mark = f"… ({len(text):,} characters)"
+    return escaped[: limit - len(mark.encode())].decode("utf-8", "ignore") + mark

@@ -2,7 +2,8 @@
 
 A call is one transaction. Append tables keep the first row of a key; upsert tables keep the
 newest row, column by column, and a null never overwrites a value. Rows from the future are left
-out and counted. New sample rows mark their 5-minute buckets dirty for the rollup.
+out and counted; so are texts that no collector or import has checked (`fallow.clean_texts`). New
+sample rows mark their 5-minute buckets dirty for the rollup.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from fallow import tables
+from fallow.clean_texts import check_batches
 from fallow.errors import WarehouseError
 from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
@@ -83,11 +85,12 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     gathered: dict[str, list[pa.Table]] = {}
     limit = _find_limit(warehouse)
     rows = future = 0
-    for batch in batches:
+    settings, now = warehouse.settings, warehouse.clock()
+    for batch in check_batches(batches, cluster=settings.cluster, source="warehouse", at=now):
         if get_storage(batch.table).mode == "derived":
             raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
         present = _drop_future(batch, limit).rows
-        rows += batch.rows.num_rows
+        rows += 0 if batch.table == "rejection" else batch.rows.num_rows
         future += batch.rows.num_rows - present.num_rows
         gathered.setdefault(batch.table, []).append(present)
     work: list[tuple[str, pa.Table]] = []
@@ -134,7 +137,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                     cursor.execute(_DROP_REJECTIONS, {"oldest": oldest, "most": MOST_REJECTIONS})
                 if table == "sample" and new:
                     marks = mark_buckets(cursor, rows, marks.stored)
-                added += new
+                added += 0 if table == "rejection" else new
         warehouse.keep_dirty(marks)
     return added
 
@@ -184,7 +187,7 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
     ahead = pc.greater(rows.column(column), pa.scalar(limit, pa.timestamp("us")))
     if pc.any(ahead).as_py():
         rows = rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
-    return Batch(batch.table, rows, times_checked=True)
+    return msgspec.structs.replace(batch, rows=rows, times_checked=True)
 
 
 def _put_rows(
@@ -352,6 +355,8 @@ def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
             value = f'min("{name}")'
         elif name in _LATEST:
             value = f'max("{name}")'
+        elif name == _SUMMED.get(table):
+            value = f'sum("{name}")'
         else:
             order = f'{recency} DESC NULLS LAST, "{name}" DESC'
             value = f'first("{name}" ORDER BY {order}) FILTER ("{name}" IS NOT NULL)'

@@ -17,6 +17,7 @@ from collectors.exporters import ExporterCollector
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import MAX_SAMPLES, PrometheusCollector
 from fallow import plugin_runs, plugins
+from fallow.clean_texts import check_batches
 from fallow.errors import FallowError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protections import read_stored_pod
@@ -200,7 +201,12 @@ def drain(
         added, duplicates = added + result.added, duplicates + result.duplicates
         batches.clear()
 
-    batches_read = itertools.chain(read_before, collector.collect(window))
+    batches_read = check_batches(
+        itertools.chain(read_before, collector.collect(window)),
+        cluster=warehouse.settings.cluster,
+        source="prometheus",
+        at=window.end,
+    )
     for batch in observe(_read_ahead(batches_read) if ahead else batches_read):
         batches.append(batch)
         if sum(b.rows.num_rows for b in batches) > MOST_ROWS:
@@ -294,7 +300,10 @@ class _RecordingCollector:
         """Yield the collector's batches unchanged, then the result of its run."""
         run = PluginRun("collector", self._name, "done")
         try:
-            yield from self._batches(window)
+            batches = self._batches(window)
+            yield from check_batches(
+                batches, cluster=self._cluster, source=self._name, at=window.end
+            )
         except FallowError:
             raise
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from collectors.openb import summarize_import
 from collectors.prices import rate_card
 from collectors.prometheus.collector import MAX_SAMPLES
+from fallow.clean_texts import check_batches
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_timestamp
@@ -76,7 +77,9 @@ class Importer:
     ) -> dict[str, Any]:
         """Store batches in an open warehouse, account for them, and return the counts."""
         extent = TelemetryExtent()
-        ingested = pipeline.ingest(warehouse, extent.observe(batches))
+        cluster = self.settings.cluster
+        clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
+        ingested = pipeline.ingest(warehouse, extent.observe(clean))
         pipeline.price(
             warehouse, [*read_configured_rates(self.settings, self.now), *self._rate_batches(rate)]
         )

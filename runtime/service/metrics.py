@@ -229,6 +229,10 @@ class SelfMetrics:
             for state in STATES:
                 self._of("targets").labels(row["collector"], state).set(row[state])
             self._of("targets_over_limit").labels(row["collector"]).set(row["over_limit"])
+        self._of("rejected_objects").clear()
+        since = {"since": parameters["since"], "cluster": cluster}
+        for row in warehouse.query(load_sql("rejected"), since).to_pylist():
+            self._of("rejected_objects").labels(row["kind"]).set(row["objects"])
 
     def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
         """Record the last analysis."""

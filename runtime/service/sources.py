@@ -8,7 +8,7 @@ waits until each chunk is stored, because the chunk's cursor says that its rows 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fallow import plugin_runs
+from fallow.clean_texts import check_batches
 from fallow.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from fallow.errors import FallowError, TemporaryError
 from fallow.plugin_runs import PluginRun
@@ -229,7 +230,8 @@ class Sources:
                 chunks = drain(self._warehouse, source, window, self._check_stop, ingest=self.store)
                 added = chunks[0]
             else:
-                batches = leave_out_future(self._warehouse, collector.collect(window))
+                read_batches = self._check(name, collector.collect(window), now)
+                batches = leave_out_future(self._warehouse, read_batches)
         except (JobInterrupted, ThreadsClosedError):
             raise
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
@@ -285,6 +287,10 @@ class Sources:
             log.warning("collector failed", extra={"collector": name, "error": str(fault)})
         else:
             self.keep_failure(name, fault, window.end)
+
+    def _check(self, source: str, batches: Iterable[Batch], at: datetime) -> Iterator[Batch]:
+        cluster = self._warehouse.settings.cluster
+        return check_batches(batches, cluster=cluster, source=source, at=at)
 
     def _set_since(self, name: str, timestamp: datetime, *, earlier: bool = False) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from collectors.kube.list_watch import WatchProgress
 from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
 from fallow.models import Finding, Subject
 from fallow.plugin_runs import PluginRun
+from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.shards import Shard
 from fallow.tables import Batch
@@ -67,7 +68,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made = SelfMetrics()
     settings = Settings(cluster="test", home=tmp_path_factory.mktemp("metrics"))
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
-        lake.ingest(_looks())
+        bad = Rejection("pod", TENANT, TENANT, "devices", TENANT)
+        lake.ingest([*_looks(), build_batch([bad], cluster="test", source="kubernetes", at=NOW)])
         pipeline.account(lake, Window(NOW - timedelta(hours=3), NOW))
         made.record_fleet(lake, "test", NOW)
         made.record_tiers(lake, NOW)
@@ -252,7 +254,8 @@ def test_gauges_that_alerts_read_hold_nothing_of_a_week_ago(tmp_path: Path) -> N
     with Warehouse.open(
         Settings(cluster="test", home=tmp_path), write=True, clock=lambda: NOW
     ) as lake:
-        lake.ingest(_looks())
+        bad = Rejection("pod", TENANT, TENANT, "devices", TENANT)
+        lake.ingest([*_looks(), build_batch([bad], cluster="test", source="kubernetes", at=NOW)])
         pipeline.account(lake, Window(NOW - timedelta(hours=3), NOW))
         made.record_fleet(lake, "test", NOW)
         assert b"fallow_state_share{" in made.text()

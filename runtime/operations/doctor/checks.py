@@ -23,6 +23,7 @@ from runtime.operations.doctor import (
     nodes,
     pages,
     prices,
+    rejections,
     shards,
     source_checks,
     storage,
@@ -118,6 +119,7 @@ def _check_warehouse(
             yield from shards.check_shards(warehouse, only)
             yield from prices.check_unpriced(warehouse, now)
             yield from nodes.check_nodes(warehouse)
+            yield from rejections.check_rejections(warehouse, now, only)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)
             yield from analyzer_runs.check_unjudged(
                 warehouse, settings, window, now=now, cluster=only

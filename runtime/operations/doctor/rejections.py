@@ -1,0 +1,33 @@
+"""List what was read in the last day and refused: objects of a cluster, lines of an exporter."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from collectors.doctor import CheckRow, format_few
+
+if TYPE_CHECKING:
+    from fallow.protocols import Views
+
+RECENT = timedelta(days=1)
+STEP = (
+    "correct the object, or remove it; until then what it says is unknown. All of them: fallow "
+    'warehouse query "SELECT * FROM rejection ORDER BY last_seen DESC"'
+)
+
+
+def check_rejections(views: "Views", now: datetime, cluster: str | None) -> Iterator[CheckRow]:
+    """Return a row per kind of object that was refused, with some of them and the reasons."""
+    rows = views.query(
+        "SELECT * FROM rejection WHERE last_seen >= $since"
+        " AND ($cluster IS NULL OR cluster = $cluster) ORDER BY kind, last_seen DESC, name",
+        {"since": now - RECENT, "cluster": cluster},
+    ).to_pylist()
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        named = [
+            f"{row['namespace']}/{row['name']} ({row['field']}: {row['reason']}; {row['source']})"
+            for row in rows
+            if row["kind"] == kind
+        ]
+        finding = f"{len(named)} refused since yesterday: {format_few(named, most=3)}"
+        yield CheckRow(f"rejected {kind}", "warn", finding, STEP)
