@@ -190,10 +190,21 @@ class ColdBucket:
             ) from error
 
     def put(self, staged: Path, path: str) -> None:
-        """Make the staged file appear at `path`, durable, replacing what was there."""
+        """Make the staged file appear at `path`, durable, replacing what was there.
+
+        Raises:
+            TemporaryError: the store acknowledged the object and does not have it whole.
+        """
         bucket, key = _split_address(path)
         with self._explained():
             self._client().upload_file(str(staged), bucket, key)
+        try:
+            with self._explained(), _explain_absence(path):
+                size = self._client().head_object(Bucket=bucket, Key=key)["ContentLength"]
+        except FileNotFoundError:
+            size = None
+        if size != staged.stat().st_size:
+            raise lost_object(path)
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
@@ -275,6 +286,14 @@ class ColdBucket:
                 f"the object store cannot be used ({self.root}): {text}",
                 hint="nothing was lost; try again when it answers",
             ) from error
+
+
+def lost_object(path: str) -> TemporaryError:
+    """Return the error of an object that its store acknowledged and does not have."""
+    return TemporaryError(
+        f"the object store acknowledged {path} and did not keep it",
+        hint="nothing was moved or lost; ask who runs the store",
+    )
 
 
 @contextmanager

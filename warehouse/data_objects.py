@@ -22,7 +22,7 @@ from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError
 from fallow.settings import Settings
 from warehouse.catalog import CatalogLocation
-from warehouse.cold_storage import ColdBucket
+from warehouse.cold_storage import ColdBucket, lost_object
 from warehouse.data_files import (
     SECOND_NAMES,
     DataFiles,
@@ -66,11 +66,14 @@ class DataObjects:
         Raises:
             duckdb.Error: the commit failed; whether the catalog has it is unknown until a later
                 one succeeds.
-            TemporaryError: the store does not copy an object; nothing is committed.
+            TemporaryError: the store does not copy an object, or lost it; nothing is committed.
         """
         paths = self._list_new(cursor, since)
         copies = [f"{self._store.root}/{build_second_name(path)}" for path in paths]
-        _map(self._store.copy, [self._root + path for path in paths], copies)
+        try:
+            _map(self._store.copy, [self._root + path for path in paths], copies)
+        except FileNotFoundError as error:
+            raise lost_object(str(error)) from error
         try:
             cursor.commit()
         except BaseException:

@@ -17,6 +17,7 @@ from fallow.errors import WarehouseError
 from warehouse.catalog import CATALOG_FILE, quote_literal
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.steps import load_step
+from warehouse.storage import get_storage
 from warehouse.tiers import ArchivedFile
 
 if TYPE_CHECKING:
@@ -106,13 +107,28 @@ def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> It
             and (row_count := _count_rows(warehouse, path)) != count
         ):
             errors[path] = f"holds {row_count:,} rows, the catalog says {count:,}"
+    hours = _list_hours(warehouse, table) if errors else {}
     for path, wrong in errors.items():
-        yield ReadCheck(f"{table}: {path}", ok=False, detail=f"{wrong}: {_REPAIR_HINT}")
+        lost = hours.get(path.rpartition("/")[2], "")
+        yield ReadCheck(f"{table}: {path}", ok=False, detail=f"{wrong}{lost}: {_REPAIR_HINT}")
     if whole and not errors:
         yield ReadCheck(table, ok=False, detail=f"{whole}: {_REPAIR_HINT}")
     if not whole and not errors:
         description = _describe_files(len(sizes), sum(sizes.values()))
         yield ReadCheck(table, ok=True, detail=f"{sum(rows.values()):,} rows, {description}")
+
+
+def _list_hours(warehouse: "Warehouse", table: str) -> dict[str, str]:
+    """Return of which times the rows of each data file are, in words, by the file's name."""
+    try:
+        column = get_storage(table).time_column
+    except KeyError:  # a table of the store's own, such as its version
+        return {}
+    with warehouse.snapshot() as cursor:
+        rows = cursor.execute(
+            load_step("maintenance/file_hours"), {"table": table, "time_column": column}
+        ).fetchall()
+    return {name: f", rows of {first[:16]} to {last[:16]} UTC" for name, first, last in rows}
 
 
 def _find_size_errors(sizes: dict[str, int]) -> dict[str, str]:
