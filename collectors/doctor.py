@@ -18,7 +18,7 @@ from collectors.prometheus.decode import decode_vector
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.telemetry import list_metric_names
 from collectors.series import find_node, list_labels_of, measure_of, resolve
-from fallow.errors import SourceError
+from fallow.errors import UNREADABLE_JSON, SourceError
 from fallow.resources import read_table
 from fallow.window import Window, format_duration
 
@@ -222,13 +222,16 @@ class _Doctor:
         try:
             body = self._client.get("status/buildinfo", {})
             server_name = read_flavour(msgspec.json.decode(body)["data"])
-        except (SourceError, KeyError, AttributeError, TypeError):
+        except (SourceError, KeyError, AttributeError, TypeError, *UNREADABLE_JSON):
             server_name = read_flavour({})
         return CheckRow("server", "ok", f"{self._client.url} answers: {server_name}")
 
     def skew(self, clock: Callable[[], datetime]) -> CheckRow:
         body = self._client.get("query", {"query": "time()"})
-        answer = msgspec.json.decode(body)["data"]["result"]
+        try:
+            answer = msgspec.json.decode(body)["data"]["result"]
+        except (KeyError, TypeError, *UNREADABLE_JSON):
+            answer = None
         if not isinstance(answer, list) or not answer or not isinstance(answer[0], (int, float)):
             return CheckRow("clock", "warn", "the server does not say its time")
         apart = abs(float(answer[0]) - clock().timestamp())

@@ -10,11 +10,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from fallow.http_client import shorten
 from fallow.window import format_duration
 
 OK = 200
-MOST_TEXT = 300
-"""Characters of an error: servers choose parts of it."""
 
 
 class Fetch(msgspec.Struct, frozen=True):
@@ -73,12 +72,6 @@ async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -
         if read > limit:
             raise _TooLargeError
         into.append(part)
-
-
-def shorten(text: str) -> str:
-    """Return a server's text as one printable line."""
-    line = " ".join(text.split())[:MOST_TEXT]
-    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _explain(error: Exception) -> str:

@@ -65,7 +65,7 @@ def send_request(
     code, text = _post(settings, kind_requested, body)
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = {}
     if code == OK and isinstance(answer, dict):
         return answer

@@ -17,6 +17,8 @@ CONNECT_S = 4.0
 """Longest time to open a connection: a dead address is reported within 5 seconds."""
 MAX_BODY = 16 << 20
 """Bytes (after decompression) of an answer that is not bulk data."""
+MOST_TEXT = 300
+"""Characters of an error: servers choose parts of it."""
 
 
 class NotConnectedError(ConnectionError):
@@ -39,9 +41,8 @@ def send_request(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     limit: int = MAX_BODY,
-    redirects: int = 0,
 ) -> HttpAnswer:
-    """Send one request and return the answer; nothing is sent twice.
+    """Send one request and return the answer; nothing is sent twice, nor where a server says.
 
     Raises:
         NotConnectedError: no connection was opened: nothing was sent.
@@ -49,7 +50,6 @@ def send_request(
         DeadlineExceededError: no complete answer within `within_s` seconds.
         BodyTooLargeError: the body has more than `limit` bytes after decompression.
     """
-    retries = urllib3.Retry(total=None, connect=0, read=0, other=0, redirect=redirects)
     timeout = urllib3.Timeout(connect=min(CONNECT_S, within_s), read=within_s)
     try:
         with Deadline(within_s):
@@ -59,8 +59,8 @@ def send_request(
                 headers=dict(headers or {}),
                 body=body,
                 timeout=timeout,
-                retries=retries,
-                redirect=redirects > 0,
+                retries=False,
+                redirect=False,
                 preload_content=False,
             )
             try:
@@ -100,6 +100,12 @@ def explain_failure(error: BaseException, url: str) -> str:
         return f"{host}:{port} does not answer"
     text = " ".join((getattr(cause, "strerror", None) or str(cause)).split())
     return f"{host}:{port}: {text[:200] or type(cause).__name__}"
+
+
+def shorten(text: str) -> str:
+    """Return a server's text as one printable line."""
+    line = " ".join(text.split())[:MOST_TEXT]
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def is_unreachable(error: BaseException) -> bool:

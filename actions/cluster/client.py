@@ -17,6 +17,7 @@ from actions.cluster.write_results import WriteResult, interpret_reply, report_n
 from fallow.action_models import Change, Target
 from fallow.demo_marker import is_demo_home
 from fallow.errors import (
+    UNREADABLE_JSON,
     AuthError,
     FallowError,
     RefusedError,
@@ -94,7 +95,7 @@ class KubeClient:
             raise _to_error(error) from error
         try:
             return msgspec.json.decode(body, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise SourceError(f"{self.host}{path}: not an object: {error}") from error
 
     def items(self, path: str, *, labels: str = "", fields: str = "") -> Sequence[Object]:

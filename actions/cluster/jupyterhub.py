@@ -15,7 +15,14 @@ from actions.cluster.write_results import WriteResult, WriteVerdict, report_no_a
 from fallow.action_models import Change
 from fallow.action_settings import JupyterHubSettings
 from fallow.deadlines import BodyTooLargeError
-from fallow.errors import AuthError, RefusedError, SettingsError, SourceError, TemporaryError
+from fallow.errors import (
+    UNREADABLE_JSON,
+    AuthError,
+    RefusedError,
+    SettingsError,
+    SourceError,
+    TemporaryError,
+)
 from fallow.http_client import send_request
 
 _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
@@ -29,6 +36,15 @@ _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
 ERRORS = 300
 SERVER_ERRORS = 500
 Server = Mapping[str, Any]
+
+
+class _Server(msgspec.Struct):
+    pending: str | None = None
+    ready: bool | None = None
+
+
+class _User(msgspec.Struct):
+    servers: dict[str, _Server] | None = None
 
 
 class JupyterHubClient:
@@ -82,12 +98,12 @@ class JupyterHubClient:
             if dry_run or not answer.ok:
                 return answer
             code, body = self._request("POST" if change.body["running"] else "DELETE", change.path)
-        except TemporaryError as error:
-            return report_no_answer(str(error))
         except AuthError as error:
             return WriteResult("refused", 401, reason=str(error), cause="credentials")
         except RefusedError as error:
             return WriteResult("refused", 403, reason=str(error), cause="rights")
+        except (TemporaryError, SourceError) as error:
+            return report_no_answer(str(error))
         if code < ERRORS:
             return WriteResult("done", code)
         other: tuple[WriteVerdict, str]
@@ -132,8 +148,9 @@ def _explain_unfit(server: Server | None, *, should_run: bool) -> str | None:
 
 def _get_object(body: bytes) -> Mapping[str, Any]:
     try:
+        msgspec.json.decode(body, type=_User)  # the fields that are read have their types
         return msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         raise SourceError(f"not an answer of JupyterHub: {error}") from error
 
 
@@ -142,5 +159,5 @@ def _read_message(body: bytes) -> str:
         return str(
             msgspec.json.decode(body, type=dict[str, Any]).get("message") or "no reason given"
         )
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return " ".join(body[:200].decode("utf-8", "replace").split()) or "no reason given"

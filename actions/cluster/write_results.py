@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fallow.errors import UNREADABLE_JSON
 from fallow.kube.api import Reply, decode_status
 from fallow.kube.api_objects import ApiStatus
 
@@ -120,6 +121,6 @@ def _list_budgets(status: ApiStatus) -> list[str]:
 def _get_object(body: bytes) -> Mapping[str, Any] | None:
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return None
     return document if isinstance(document, dict) else None

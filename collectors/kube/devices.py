@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from collectors.kube.shapes import CustomObject, Meta
+from fallow.errors import UNREADABLE_JSON
 
 HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
 HAMI_REGISTERED = re.compile(r"^hami\.io/node-.*-register$")
@@ -65,7 +66,7 @@ def _parse_register(text: str) -> list[HamiDevice]:
     if text.lstrip().startswith("["):
         try:
             return msgspec.json.decode(text, type=list[HamiDevice])
-        except msgspec.DecodeError:
+        except UNREADABLE_JSON:
             return []
     out = []
     for entry in filter(None, text.split(":")):

@@ -11,7 +11,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from collectors.kube.shapes import Partial, WatchEvent
-from fallow.errors import SourceError, TemporaryError
+from fallow.errors import UNREADABLE_JSON, SourceError, TemporaryError
 from fallow.kube.api import ApiConnection, ApiError, LineStream
 from fallow.kube.api_objects import ApiStatus, Page
 from fallow.kube.listing import EXPIRED, Listing
@@ -176,5 +176,5 @@ class ListWatch(Generic[T]):
             if change.type not in {"ADDED", "MODIFIED", "DELETED"}:
                 raise SourceError(f"{self._path}: a watch said {change.type!r}")
             return WatchStep(change.type, self._objects.decode(change.object)), at  # type: ignore[arg-type]
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise SourceError(f"{self._path}: a watch line is not JSON: {error}") from error

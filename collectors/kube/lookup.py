@@ -5,6 +5,7 @@ import msgspec
 from collectors.kube.owners import AbsentOwnerError, UnknownOwnerError
 from collectors.kube.polls import Polls
 from collectors.kube.shapes import Meta, Partial
+from fallow.errors import UNREADABLE_JSON
 from fallow.kube.api import ApiConnection, ApiError
 from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
@@ -68,7 +69,7 @@ class LiveLookup:
             return _drop_labels(msgspec.json.decode(body, type=Partial).metadata)
         except ApiError as error:
             raise (AbsentOwnerError if error.code == _NOT_FOUND else UnknownOwnerError) from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise UnknownOwnerError from error
 
 

@@ -15,6 +15,7 @@ from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
 from collectors.kube.table import parse_table
 from collectors.kube.values import get_map, list_maps, parse_number
+from fallow.errors import UNREADABLE_JSON
 
 UNLIMITED = -1
 """KAI's value for no limit."""
@@ -231,7 +232,7 @@ def _parse_amounts(text: str | None) -> Mapping[str, Any]:
     """Return the amounts in an annotation's JSON."""
     try:
         return get_map(msgspec.json.decode(text or "{}"))
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return {}
 
 

@@ -16,6 +16,8 @@ from fallow.window import Window
 PRICING_REGION = "us-east-1"
 """The Pricing API exists in few regions; this one has the prices of every region."""
 NO_DISCOUNT = "spot equals list: no spot market here"
+MOST_USD = 100_000
+"""Dollars of an instance's hour; a price beyond is no price."""
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure"}
 DENIED |= {"InvalidClientTokenId", "UnrecognizedClientException", "ExpiredToken"}
 
@@ -177,7 +179,7 @@ def _list_price(text: str, name: str) -> Decimal | None:
             for dimension in term["priceDimensions"].values()
             if dimension.get("unit") == "Hrs"
         ]
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise SourceError(
             f"AWS Pricing API: the product of {name} has no readable price"
         ) from error
@@ -191,9 +193,9 @@ def _parse_money(text: str, price_name: str) -> Decimal | None:
     """Return a price, or None for zero: AWS has 0 where it offers nothing."""
     try:
         usd = Decimal(text)
-    except InvalidOperation as error:
+    except (InvalidOperation, TypeError, ValueError) as error:
         raise SourceError(f"AWS: the {price_name} is {text!r}, not a number") from error
-    if not usd.is_finite() or usd < 0:
+    if not usd.is_finite() or not 0 <= usd < MOST_USD:
         raise SourceError(f"AWS: the {price_name} is {text!r}, not a price")
     return usd or None
 

@@ -29,8 +29,15 @@ from fallow.deadlines import (
     read_body,
     watch_connections,
 )
-from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
-from fallow.http_client import CONNECT_S, explain_failure, is_unreachable
+from fallow.errors import (
+    UNREADABLE_JSON,
+    AuthError,
+    FallowError,
+    SourceError,
+    TemporaryError,
+    UsageError,
+)
+from fallow.http_client import CONNECT_S, explain_failure, is_unreachable, shorten
 from fallow.redaction import redact
 
 SKEW = timedelta(seconds=30)
@@ -43,6 +50,7 @@ _RETRIED = {408, 429, 500, 502, 503, 504}
 _TOO_MUCH = ("too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout")
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _OK = 401, 403, 404, 200
 _REFUSED = {400, 422}
+_REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class TooMuchError(SourceError):
@@ -227,6 +235,7 @@ class PrometheusClient:
                     address,
                     timeout=(min(CONNECT_S, self._timeout), self._timeout),
                     stream=True,
+                    allow_redirects=False,  # its headers are for this server alone
                     **content,
                 ) as answer,
             ):
@@ -249,7 +258,7 @@ class PrometheusClient:
             text = f"{self.url} cannot be reached: {explain_failure(error, self.url)}"
             kind = UnreachableError if is_unreachable(error) else TemporaryError
             raise kind(text, hint="check prometheus.url") from error
-        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
+        except (requests.exceptions.RequestException, HTTPError, OSError, ValueError) as error:
             why = explain_failure(error, self.url)
             raise TemporaryError(f"{self.url}: the answer was cut short: {why}") from error
         self.ahead = _compare_clocks(answer.headers)
@@ -269,18 +278,23 @@ class PrometheusClient:
                 f"{self.url} refused our credentials (HTTP {status})",
                 hint="set prometheus.bearer_token, or prometheus.username and password",
             )
+        if status in _REDIRECTS:
+            raise SourceError(
+                f"{self.url} redirects (HTTP {status}), and no redirect is followed",
+                hint="set prometheus.url to the address that it redirects to",
+            )
         problem = _find_problem(body)
         reason = problem.error if problem else ""
         if reason and _is_too_much(status, problem, reason):
-            raise TooMuchError(f"{self.url}: {_shorten(reason)}", hint="lower prometheus.chunk")
+            raise TooMuchError(f"{self.url}: {shorten(reason)}", hint="lower prometheus.chunk")
         if status in _RETRIED:
             after = headers.get("Retry-After", "")
             wait = f", retry after {after} s" if after else ""
-            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_shorten(reason) or 'no reason'}")
+            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {shorten(reason) or 'no reason'}")
             busy.after_s = min(float(after), MAX_WAIT_S) if after.isdecimal() else 0.0
             raise busy
         if status in _REFUSED and reason:
-            raise SourceError(f"{self.url} refused the query: {_shorten(reason)}")
+            raise SourceError(f"{self.url} refused the query: {shorten(reason)}")
         if status == _NOT_FOUND:
             raise SourceError(
                 f"{self.url} has no Prometheus API (HTTP 404)",
@@ -291,10 +305,12 @@ class PrometheusClient:
     def _complete(self, body: bytes) -> bytes:
         """Refuse an answer that the server marks as partial: its missing data are not a gap."""
         if any(mark in end for mark in _PARTIAL for end in (body[:_NEAR], body[-_NEAR:])):
-            answer = msgspec.json.decode(body, type=_Problem)
+            answer = _find_problem(body)
+            if answer is None:
+                raise SourceError(f"{self.url} does not answer as Prometheus does", hint=_IS_IT)
             partly = [w for w in answer.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
             if answer.isPartial or partly:
-                why = _shorten(partly[0]) if partly else "isPartial"
+                why = shorten(partly[0]) if partly else "isPartial"
                 raise TemporaryError(f"{self.url}: the server calls its answer partial: {why}")
         return body
 
@@ -313,7 +329,7 @@ class PrometheusClient:
             raise TemporaryError(f"{self.url}: the answer was cut short after {len(body)} bytes")
         raise SourceError(
             f"{self.url} does not answer as Prometheus does (HTTP {status}): "
-            f"{_shorten(body[:200].decode(errors='replace'))}",
+            f"{shorten(body[:200].decode(errors='replace'))}",
             hint=_IS_IT,
         )
 
@@ -372,14 +388,14 @@ def _compare_clocks(headers: Mapping[str, str]) -> timedelta:
     try:
         date = parsedate_to_datetime(headers.get("Date", ""))
         return date - datetime.now(UTC)
-    except (TypeError, ValueError):  # no date, or one without a zone
+    except (TypeError, ValueError, OverflowError):  # no date, or one without a zone
         return timedelta(0)
 
 
 def _find_problem(body: bytes) -> _Problem | None:
     try:
         return msgspec.json.decode(body, type=_Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE_JSON:
         return None
 
 
@@ -390,10 +406,6 @@ def _is_too_much(status: int, problem: _Problem | None, reason: str) -> bool:
 
 def _stamp(timestamp: datetime) -> str:
     return f"{timestamp.timestamp():.3f}"
-
-
-def _shorten(text: str) -> str:
-    return " ".join(text.split())[:300]
 
 
 def format_failure(error: FallowError) -> str:

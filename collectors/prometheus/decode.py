@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.errors import SourceError
+from fallow.errors import UNREADABLE_JSON, SourceError
 
 Timestamps = npt.NDArray[np.datetime64]
 Floats = npt.NDArray[np.float64]
@@ -128,13 +128,13 @@ def decode_names(body: bytes) -> list[str]:
 
 def decode_labels(text: bytes) -> dict[str, str]:
     """Decode one label set."""
-    return msgspec.json.decode(text, type=dict[str, str])
+    return _decode(text, dict[str, str])
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         raise SourceError(f"the server's answer has another form: {error}") from error
 
 

@@ -21,7 +21,7 @@ from collectors.prometheus.raw import build_selector, read_samples
 from collectors.prometheus.remote_samples import AnswerError, decode_answer, encode_request
 from collectors.prometheus.streamed_chunks import decode_stream
 from collectors.series import Series, resolve
-from fallow.errors import FallowError
+from fallow.errors import UNREADABLE_JSON, FallowError
 from fallow.window import Window
 
 log = logging.getLogger("fallow.prometheus")
@@ -84,7 +84,7 @@ class RemoteReader:
         body = self._client.get("status/config", {})
         try:
             text = msgspec.json.decode(body, type=_Answer).data.yaml
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise AnswerError(f"the configuration has another form: {error}") from error
         if any(line.startswith(_OTHER_STORES) for line in text.splitlines()):
             raise AnswerError("the server reads from other stores too")

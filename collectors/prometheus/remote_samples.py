@@ -33,7 +33,7 @@ _UNIT = 9
 _STALE = 0x7FF0000000000002
 """The bits of the value that marks the end of a series; a query does not return it."""
 _LABELS, _SAMPLES = 0x0A, 0x12
-_LONG = 0x80
+_LONG, _LONGEST_SHIFT = 0x80, 63
 _FIRST, _ZERO, _TIME = 0x09_10_12, 0x10_07_12, 0x10
 """The first three bytes of units, the last one highest, and the third byte of a second half."""
 _PADDING = bytes(8)
@@ -206,6 +206,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < _LONG:
             return number, at
+        if shift > _LONGEST_SHIFT:
+            raise AnswerError("a number does not end")
 
 
 def encode_bytes(number: int, content: bytes) -> bytes:

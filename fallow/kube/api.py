@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,9 +19,10 @@ from fallow.deadlines import (
     Deadline,
     DeadlineExceededError,
     read_body,
+    unpack_body,
     watch_connections,
 )
-from fallow.errors import FallowError, SettingsError, SourceError, TemporaryError
+from fallow.errors import UNREADABLE_JSON, FallowError, SettingsError, SourceError, TemporaryError
 from fallow.kube.api_objects import ApiStatus
 
 ATTEMPTS = 5
@@ -28,6 +30,9 @@ ATTEMPTS = 5
 
 BACKOFF_S = (0.5, 30.0)
 """First and longest pause between two attempts; each is jittered to 50-100 % of its length."""
+
+MOST_WAIT_S = 120.0
+"""A server's Retry-After is obeyed up to this number of seconds."""
 
 MAX_BODY = 256 << 20
 """Bytes (after decompression) of one answer; a page of 500 pods has about 5 MB."""
@@ -84,7 +89,8 @@ class ApiConnection:
         self, client: Any, *, timeout_s: float = 30.0, pause: BackOff | None = None
     ) -> None:
         self._client, self._timeout_s = client, timeout_s
-        watch_connections(client.rest_client.pool_manager)
+        pools = watch_connections(client.rest_client.pool_manager)
+        pools.urlopen = partial(pools.urlopen, redirect=False)  # its token is for one server
         self.pause = pause or BackOff()
 
     @property
@@ -242,6 +248,10 @@ class LineStream:
         self._response, self._errors, self._to_temporary_error = response, errors, away
         self._ends_at = time.monotonic() + longest_s
         self._closed = threading.Event()
+        # A read may wait for its whole piece, however slowly this comes.
+        self._timer = threading.Timer(longest_s, self._shut_down)
+        self._timer.daemon = True
+        self._timer.start()
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield complete lines until the server ends the stream; never a part of a line.
@@ -251,7 +261,8 @@ class LineStream:
         """
         buffer = b""
         try:
-            for chunk in self._response.stream(65536, decode_content=True):
+            packed = self._response.stream(65536, decode_content=False)
+            for chunk in unpack_body(self._response, packed):
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 yield from (line for line in lines if line)
                 if len(buffer) > MAX_LINE:
@@ -262,11 +273,16 @@ class LineStream:
             if not self._closed.is_set():
                 raise self._to_temporary_error(error) from error
         finally:
+            self._timer.cancel()
             self._response.close()
 
     def close(self) -> None:
         """End the stream; a blocked read returns."""
         self._closed.set()
+        self._timer.cancel()
+        self._shut_down()
+
+    def _shut_down(self) -> None:
         try:
             self._response.shutdown()
         except (ValueError, RuntimeError, OSError):  # the stream is already closed
@@ -330,15 +346,13 @@ def decode_status(body: bytes) -> ApiStatus:
     """Return a server's Status; a text that is not a Status becomes its message."""
     try:
         return _status.decode(body)
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return ApiStatus(message=" ".join(body[:200].decode("utf-8", "replace").split()) or None)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    try:
-        return float(headers["Retry-After"])
-    except (KeyError, ValueError):
-        return None
+    text = headers.get("Retry-After", "")
+    return min(float(text), MOST_WAIT_S) if text.isdecimal() else None
 
 
 def format_failure(error: FallowError) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fallow.errors import SourceError
+from fallow.errors import UNREADABLE_JSON, SourceError
 from fallow.kube.api import ApiConnection, ApiError
 from fallow.kube.api_objects import ApiObject
 
@@ -132,5 +132,5 @@ class Discovery:
 def _decode(body: bytes, shape: type[Any], path: str) -> Any:
     try:
         return msgspec.json.decode(body, type=shape)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         raise SourceError(f"{path}: not a discovery answer: {error}") from error

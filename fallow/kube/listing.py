@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from fallow.errors import SourceError
+from fallow.errors import UNREADABLE_JSON, SourceError
 from fallow.kube.api import ApiConnection, ApiError
 from fallow.kube.api_objects import ListMeta, Page
 
@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 RESTARTS = 3
 """How often a list is started again when its token expires without a fresh one."""
+
+MOST_PAGES = 20_000
+"""Pages of one list: 10 million objects of 500 a page."""
 
 EXPIRED = 410
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -53,6 +56,7 @@ class Listing(Generic[T]):
             TemporaryError: no answer.
         """
         token: str | None = None
+        pages = 0
         while True:
             query = {**self._query, "limit": self._limit, "continue": token}
             try:
@@ -77,11 +81,14 @@ class Listing(Generic[T]):
             token = _get_token(page.metadata)
             if token is None:
                 return
+            pages += 1
+            if pages > MOST_PAGES:
+                raise SourceError(f"{self._api.host}{self._path}: a list without end")
 
     def _decode(self, body: bytes) -> Page[T]:
         try:
             return self._decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise SourceError(f"{self._api.host}{self._path}: not a list: {error}") from error
 
 

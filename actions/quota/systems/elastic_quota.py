@@ -22,6 +22,7 @@ from actions.quota.systems.system import (
     get_path,
     to_number,
 )
+from fallow.errors import UNREADABLE_JSON
 from fallow.protocols import ClusterReader, Right
 
 LABELS = "quota.scheduling.koordinator.sh"
@@ -119,7 +120,7 @@ def _read_annotation(item: Object, name: str, part: CountedResource) -> float | 
     text = (item["metadata"].get("annotations") or {}).get(f"{LABELS}/{name}")
     try:
         amounts: Any = msgspec.json.decode(text) if text else {}
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return None
     return to_number(amounts.get(part.resource)) if isinstance(amounts, Mapping) else None
 

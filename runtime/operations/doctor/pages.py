@@ -68,7 +68,7 @@ def check_provider(url: str) -> CheckRow:
     if not url.startswith(("https://", "http://")):
         return CheckRow("sign-in", "bad", f"{url!r} is no http or https address", step)
     try:
-        answer = send_request("GET", url, within_s=WAIT_S, redirects=5)
+        answer = send_request("GET", url, within_s=WAIT_S)
     except OSError as error:
         finding = f"{url} does not answer: {error}"
         return CheckRow("sign-in", "away", finding, f"{step}; may this machine reach it?")
@@ -78,7 +78,7 @@ def check_provider(url: str) -> CheckRow:
         return CheckRow("sign-in", "bad", f"{url} answers HTTP {answer.status}", step)
     try:
         issuer = json.loads(answer.body).get("issuer")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         issuer = None
     if not issuer:
         return CheckRow("sign-in", "bad", f"{url} names no issuer", step)
