@@ -1,4 +1,4 @@
-r"""Look at every text that comes from outside before it is stored.
+r"""Check every text that comes from outside before it is stored.
 
 `text_columns.csv` says what each text column is, and how many bytes it may have:
 
@@ -60,7 +60,7 @@ class TextColumn(msgspec.Struct, frozen=True):
 
 @cache
 def list_text_columns(table: str) -> tuple[TextColumn, ...]:
-    """Return a table's text columns that are looked at.
+    """Return a table's text columns that are checked.
 
     Raises:
         KeyError: `text_columns.csv` does not name a column.
@@ -77,7 +77,7 @@ def check_batches(
 ) -> Iterator[Batch]:
     """Yield batches whose texts are clean, each before a batch of what was refused or cleaned.
 
-    `source`: who read them. Batches that were looked at pass as they are.
+    `source`: who read them. Batches that were checked pass as they are.
     """
     for batch in batches:
         if batch.texts_checked:

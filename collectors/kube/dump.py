@@ -13,6 +13,7 @@ from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.devices import Dra, read_hami_register
+from collectors.kube.dump_file import UTF_16, read_cut
 from collectors.kube.events import build_event_row, find_controller_kind, is_refusal
 from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.owners import (
@@ -216,10 +217,10 @@ def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
 
 def _read(path: Path) -> KubectlDocument:
     try:
-        data = path.read_bytes()
+        data = read_cut(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:  # PowerShell's > writes UTF-16
+    if data[:2] in UTF_16:
         data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(b"\xef\xbb\xbf").strip()
     if not data:

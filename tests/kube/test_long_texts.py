@@ -1,0 +1,90 @@
+"""An import's memory does not grow with the bytes of annotations that nothing reads."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from collectors.kube import dump_file
+from collectors.kube.dump import import_kubectl
+
+HAMI = "hami.io/vgpu-devices-allocated"
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+_IMPORT = """
+import resource, sys
+from runtime.cli import run
+code = run(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, code, file=sys.stderr)
+"""
+
+
+def write_dump(path: Path, annotations: Mapping[str, str], pods: int, indent: int | None) -> Path:
+    with path.open("w") as file:
+        file.write('{"apiVersion": "v1", "kind": "List", "items": [')
+        for n in range(pods):
+            meta = {"name": f"p{n}", "namespace": "ns", "uid": f"u{n}", "annotations": annotations}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": []}}
+            file.write(("," if n else "") + json.dumps(pod, indent=indent))
+        file.write("]}")
+    return path
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_a_long_text_is_cut_and_its_key_stays_and_devices_are_whole(
+    tmp_path: Path, indent: int | None
+) -> None:
+    devices = "".join(f"GPU-{n},NVIDIA,1,100:" for n in range(1_000))
+    notes = {
+        "fallow.dev/keep": 'say "\\' * 50_000, HAMI: devices, "fallow.dev/slo": "p99",
+    }  # fmt: skip
+    path = write_dump(tmp_path / "dump.json", notes, 20, indent)
+    rows = next(b.rows.to_pylist() for b in import_kubectl(path, "c", NOW) if b.table == "pod")
+    assert len(rows) == 20
+    for row in rows:
+        stored = json.loads(row["annotations"])
+        assert stored["fallow.dev/keep"].startswith("… (")
+        assert stored["fallow.dev/slo"] == "p99"
+        assert len(json.loads(row["devices"])) == 1_000
+
+
+def test_many_long_lists_of_devices_are_unknown_and_never_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump_file, "MOST_WHOLE", 100_000)
+    devices = "".join(f"GPU-{n},NVIDIA,1,100:" for n in range(1_000))
+    path = write_dump(tmp_path / "dump.json", {HAMI: devices}, 20, 4)
+    rows = next(b.rows.to_pylist() for b in import_kubectl(path, "c", NOW) if b.table == "pod")
+    counts = [len(json.loads(row["devices"] or "[]")) for row in rows]
+    assert counts == [1_000] * 4 + [0] * 16
+
+
+def measure(path: Path, home: Path) -> int:
+    """Return the peak memory of an import in MB."""
+    words = ["import", "kubectl", path, "--cluster", "c", "--home", home]
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORT, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    peak, code = done.stderr.split()[-2:]
+    assert code == "0", done.stderr
+    return int(peak)
+
+
+@pytest.mark.parametrize(
+    ("pods", "more"),
+    # 15,000 of them are a file of 3.7 GB: 600 cover the same.
+    [(60, 600), pytest.param(1_500, 15_000, marks=pytest.mark.long)],
+)
+def test_ten_times_the_pods_take_at_most_a_third_more_memory(
+    tmp_path: Path, pods: int, more: int
+) -> None:
+    notes = {"fallow.dev/keep": "x" * 250_000}
+    few = measure(write_dump(tmp_path / "few.json", notes, pods, 4), tmp_path / "few")
+    many = measure(write_dump(tmp_path / "many.json", notes, more, 4), tmp_path / "many")
+    assert many <= min(700, 1.3 * few)
