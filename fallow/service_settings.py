@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import ByteSize, Field, SecretStr
 
-from fallow.settings_groups import S3, Duration, SettingsGroup
+from fallow.settings_groups import S3, Duration, S3Keys, SettingsGroup
 from fallow.shards import MOST_SHARDS
 
 
@@ -15,14 +15,30 @@ class WarehouseSettings(SettingsGroup):
     catalog: str = Field(
         "", description="empty = SQLite under home; postgres:... = PostgreSQL, several writers"
     )
+    read_catalog: str = Field(
+        "",
+        description="what readers (queries, pages, MCP, Python) open in place of a catalog in "
+        "PostgreSQL: the same database with a role that has only USAGE on its schema and SELECT on "
+        "its tables, of later ones by ALTER DEFAULT PRIVILEGES; empty = catalog",
+    )
     data: str = Field("", description="Parquet folder or s3:// prefix; empty = under home")
     cold: str = Field("", description="cold tier: folder or s3:// prefix; empty = under home")
     s3: S3 = S3()
+    read_s3: S3Keys = Field(
+        S3Keys(), description="keys of readers: s3:GetObject and s3:ListBucket; empty = those of s3"
+    )
     raw_days: int = Field(7, ge=1, description="days of raw samples kept hot, then archived cold")
     warm_days: int = Field(60, ge=1, description="days of 5-minute rollups kept, then hourly cold")
     threads: int = Field(0, ge=0, description="engine threads; 0 = the cores or CPU quota")
     memory_limit: str = Field(
-        "", description="engine memory such as 2GB; empty = half of the cgroup's limit or RAM"
+        "",
+        description="engine memory such as 2GB; empty = half of the cgroup's limit or RAM. "
+        "`fallow warehouse query` ends where it takes half as much again, result and text included",
+    )
+    query_within: Duration = Field(
+        timedelta(minutes=5),
+        gt=timedelta(0),
+        description="time that `fallow warehouse query` gets; then it ends with exit code 1",
     )
     workers: Literal["local", "ray"] = Field(
         "local", description="where heavy stages run: local = this machine; ray = a Ray cluster"

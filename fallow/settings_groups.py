@@ -48,13 +48,18 @@ class SettingsGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class S3(SettingsGroup):
+class S3Keys(SettingsGroup):
+    """Keys of an S3-compatible endpoint."""
+
+    access_key_id: str = Field("", description="empty = the AWS credential chain")
+    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
+
+
+class S3(S3Keys):
     """Any S3-compatible endpoint; empty fields follow the AWS environment."""
 
     endpoint: str = Field("", description="URL such as http://127.0.0.1:9000; empty = AWS")
     region: str = Field("", description="empty = AWS_REGION or us-east-1")
-    access_key_id: str = Field("", description="empty = the AWS credential chain")
-    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
     path_style: bool = Field(True, description="address buckets by path, as most others want")
 
 

@@ -5,6 +5,7 @@ An experiment's tables may be the engine's own instead, in memory: no catalog, n
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import msgspec
@@ -51,6 +52,17 @@ class CatalogLocation(msgspec.Struct, frozen=True):
     def remote(self) -> bool:
         """Whether the data files are in an object store, where a finished write is durable."""
         return "://" in self.data
+
+
+def limit_to_reading(settings: Settings) -> Settings:
+    """Return the settings of a reader: its catalog's role and its keys of S3, where it has some."""
+    wanted = settings.warehouse
+    changed: dict[str, Any] = {}
+    if wanted.read_catalog:
+        changed["catalog"] = wanted.read_catalog
+    if wanted.read_s3.access_key_id:
+        changed["s3"] = wanted.s3.model_copy(update=dict(wanted.read_s3))
+    return settings.model_copy(update={"warehouse": wanted.model_copy(update=changed)})
 
 
 def locate_catalog(settings: Settings) -> CatalogLocation:
@@ -123,6 +135,9 @@ def _configure(
     connection: duckdb.DuckDBPyConnection, settings: Settings, where: CatalogLocation
 ) -> None:
     connection.execute("SET TimeZone = 'UTC'")
+    if not where.in_memory:
+        # A join would give texts that it finds to the lake's file list (`views.tiers.select_lake`).
+        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET allow_community_extensions = false")
     threads = settings.warehouse.threads or read_cpu_limit()
@@ -177,7 +192,7 @@ def _attach(
     if where.embedded:
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
     if not write:
-        options += ["CREATE_IF_NOT_EXISTS false"]
+        options += ["CREATE_IF_NOT_EXISTS false", *([] if moved else ["READ_ONLY"])]
     if where.snapshot is not None:
         options += [f"SNAPSHOT_VERSION {where.snapshot:d}"]
     if moved:

@@ -104,6 +104,8 @@ class Warehouse:
                 written.
             ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's.
         """
+        if not write:
+            settings = catalog.limit_to_reading(settings)
         place = msgspec.structs.replace(catalog.locate_catalog(settings), snapshot=snapshot)
         files, lock = open_lake_files(settings, place), None
         with explain_errors(place.name):
@@ -161,6 +163,7 @@ class Warehouse:
 
         Raises: as `open` for reading.
         """
+        settings = catalog.limit_to_reading(settings)
         place = catalog.locate_catalog(settings)
         _check_existence(place)
         _refuse_foreign(place)
@@ -240,6 +243,11 @@ class Warehouse:
         finally:
             cursor.close()
         return sql_access.list_read_tables(sql)
+
+    def read_memory_limit(self) -> int:
+        """Return the bytes that the engine may use."""
+        with self.catalog_cursor() as cursor:
+            return statements.read_memory_limit(cursor)
 
     def list_away(self, places: Iterable[str]) -> frozenset[str]:
         """Return which places of archived files cannot be read at present."""

@@ -38,7 +38,13 @@ from warehouse.sample_validity import (
     VALIDITY,
 )
 from warehouse.stages.files import NewFiles, WrittenRows
-from warehouse.statements import count_threads, read_many_rows, write_literal
+from warehouse.statements import (
+    bind_parameters,
+    count_threads,
+    fetch_row,
+    read_many_rows,
+    write_literal,
+)
 from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
 
@@ -230,7 +236,7 @@ def _refresh_buckets(
     whole: bool,
 ) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
-    where: dict[str, Any] = {"cluster": cluster, "first": start, "last": end}
+    where = bind_parameters({"cluster": cluster, "first": start, "last": end})
     hours = {**where, "first": floor_time(start, HOUR), "last": ceil_time(end, HOUR)}
     tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
@@ -390,7 +396,7 @@ def _find_touched(
 
 def read_interval(cursor: "duckdb.DuckDBPyConnection", cluster: str) -> float | None:
     """Return the longest known scrape interval of a cluster's devices, in seconds."""
-    row = cursor.execute(load_step("rollup/interval"), {"cluster": cluster}).fetchone()
+    row = fetch_row(cursor, load_step("rollup/interval"), {"cluster": cluster})
     return row[0] if row else None
 
 

@@ -18,8 +18,15 @@ from fallow import tables
 from fallow.errors import UsageError
 from fallow.resources import read_table
 
-INTERNAL_TABLES = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
-"""The warehouse's own tables that have a view beside those of `fallow/tables.csv`."""
+INTERNAL_TABLES: dict[str, tuple[str, ...]] = {
+    "watermark": ("name",),
+    "dirty": ("cluster",),
+    "unposted": (),
+    "cold_file": ("noun", "path", "sha256"),
+    "schema_version": ("fallow",),
+}
+"""The warehouse's own tables that have a view beside those of `fallow/tables.csv`, and the columns
+of each that are texts."""
 
 _SCHEMAS = ("", "main")
 """The parser writes `main` before the functions that it adds for list comprehensions."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pydantic import ByteSize, TypeAdapter
 
 from fallow import tables
 from fallow.errors import UsageError
@@ -116,8 +117,18 @@ def count_threads(cursor: duckdb.DuckDBPyConnection) -> int:
     return int(row[0]) if row else 1
 
 
+def read_memory_limit(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Return the bytes that the engine may use."""
+    row = cursor.execute("SELECT current_setting('memory_limit')").fetchone()
+    return TypeAdapter(ByteSize).validate_python(row[0]) if row else 0
+
+
 def bind_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return parameters with aware timestamps converted to the tables' naive UTC."""
+    """Return parameters with aware timestamps converted to the tables' naive UTC.
+
+    Raises:
+        UsageError: a text has a NUL.
+    """
     return {name: _make_naive(value) for name, value in (parameters or {}).items()}
 
 
@@ -185,6 +196,11 @@ def _is_writable(value: Any) -> bool:
 
 
 def _make_naive(value: Any) -> Any:
+    if isinstance(value, str) and "\0" in value:
+        # The lake would write it into the SQL of its file list (`views.tiers.select_lake`).
+        raise UsageError("a text of the query has a NUL (U+0000), and no row has one")
+    if isinstance(value, (list, tuple)):
+        return [_make_naive(item) for item in value]
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).replace(tzinfo=None)
     return value

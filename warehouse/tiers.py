@@ -186,8 +186,7 @@ def build_source(noun: str, seen: TierState) -> str:
 
     The engine searches the files of `seen` on a local disk, needed or not: leave out the others.
     """
-    listed = define_view(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
-    return f'"{noun}" AS NOT MATERIALIZED ({listed})'
+    return f'"{noun}" AS NOT MATERIALIZED ({define_view(noun, seen, for_writer=True)})'
 
 
 def restore_days(

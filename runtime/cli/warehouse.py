@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from runtime.cli.options import CommandRun, add_group, command
+from runtime.cli.query_limits import limit_query
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
 from warehouse.audits import format_banner
@@ -101,5 +102,10 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="one SELECT over the views")],
 ) -> None:
     """Run one read-only statement over the views: one view per noun, over all tiers."""
-    with run.warehouse(run.settings()) as warehouse:
+    settings = run.settings()
+    within = settings.warehouse.query_within.total_seconds()
+    with (
+        run.warehouse(settings) as warehouse,
+        limit_query(within, warehouse.read_memory_limit()),
+    ):
         run.data(warehouse.query(sql), noun="rows")

@@ -33,6 +33,8 @@ NOTHING = "nothing\n"
 """A table without rows."""
 GAP = 2
 """Spaces between two columns."""
+PART = 10_000
+"""Rows that become Python's own at a time."""
 SHORT = 16
 """Characters that a cut text has at least."""
 Rows = Sequence[Mapping[str, Any]]
@@ -183,7 +185,9 @@ def _encode_other(value: Any) -> Any:
 
 def _list_rows(rows: Any) -> tuple[list[str], Rows]:
     if hasattr(rows, "to_pylist"):
-        return list(rows.column_names), rows.to_pylist()
+        # In parts: another thread may run in between (`runtime.cli.query_limits`).
+        parts = (batch.to_pylist() for batch in rows.to_batches(max_chunksize=PART))
+        return list(rows.column_names), [row for part in parts for row in part]
     names: dict[str, None] = {}
     for row in rows:
         names.update(dict.fromkeys(row))

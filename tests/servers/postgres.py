@@ -64,6 +64,18 @@ class Server:
         self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "fallow", name)
         return f"postgres:dbname={name} host=127.0.0.1 port={self.port} user=fallow"
 
+    def make_reader(self, name: str) -> str:
+        """Make a role that may only read a catalog; return what `read_catalog` says to mean it."""
+        grants = (
+            "CREATE ROLE fallow_reader LOGIN",
+            "GRANT USAGE ON SCHEMA public TO fallow_reader",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO fallow_reader",
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO fallow_reader",
+        )
+        address = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "fallow", "-d", name)
+        self.run("psql", *address, *(word for sql in grants for word in ("-c", sql)))
+        return f"postgres:dbname={name} host=127.0.0.1 port={self.port} user=fallow_reader"
+
 
 @contextmanager
 def serving() -> Iterator[Server]:

@@ -149,8 +149,9 @@ def test_a_table_of_many_files_is_read_from_the_lake(warehouse: Warehouse) -> No
 
 def test_files_older_than_a_column_are_read_from_the_lake(warehouse: Warehouse) -> None:
     with warehouse.transaction() as cursor:
-        cursor.execute("ALTER TABLE sample ADD COLUMN later INTEGER")
-    assert query_again(warehouse, "SELECT later FROM sample")["later"].null_count == 4
+        cursor.execute("ALTER TABLE sample DROP COLUMN vendor")
+        cursor.execute("ALTER TABLE sample ADD COLUMN vendor VARCHAR")
+    assert query_again(warehouse, "SELECT vendor FROM sample")["vendor"].null_count == 4
     assert "sample" not in list_direct(warehouse)
 
 

@@ -126,10 +126,9 @@ class ViewSchemas:
             for statement in create_markers(state, away, f"memory.{name}"):
                 cursor.execute(statement)
             for noun in (*tables.list_table_names(), *INTERNAL_TABLES):
-                listed = (
-                    define_view(noun, state, away, f"memory.{name}")
-                    or f'SELECT * FROM lake.main."{noun}"'
-                )
+                listed = f'SELECT * FROM lake.main."{noun}"'
+                if self._can_archive:
+                    listed = define_view(noun, state, away, f"memory.{name}")
                 cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
             cursor.commit()
         finally:

@@ -165,7 +165,7 @@ class DirectViews:
         elif name in current.files:
             kind, select = "files", _select_files(name, current.files[name])
         else:
-            select = define_view(name, current.state) or f'SELECT * FROM lake.main."{name}"'
+            select = define_view(name, current.state)
             kind = "lake"
         cursor.execute(f'CREATE OR REPLACE VIEW memory.{current.schema}."{name}" AS {select}')
         current.views[name] = kind

@@ -1,6 +1,6 @@
 """Define what a table's view reads when its rows are in more than one tier.
 
-`define_view(noun, state)` returns the SELECT of a table, or None for "the lake's table as it is".
+`define_view(noun, state)` returns the SELECT of a table.
 `state` is read inside the reader's own snapshot, so that a reader sees a move between tiers
 completely or not at all. SQL here names the lake's tables in full: `lake.main.sample`.
 
@@ -17,13 +17,14 @@ sum over such a view without reading them.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 
 import msgspec
 
 from fallow import tables
 from warehouse.cold_reach import find_place
+from warehouse.sql_access import INTERNAL_TABLES
 from warehouse.storage import TYPES, get_storage
 
 _DAY = timedelta(days=1)
@@ -62,22 +63,30 @@ class TierState(msgspec.Struct, frozen=True):
 
 
 def define_view(
-    noun: str, state: TierState, away: frozenset[str] = frozenset(), schema: str = ""
-) -> str | None:
-    """Return the SELECT of the table at this state, or None for the lake's table.
+    noun: str,
+    state: TierState,
+    away: frozenset[str] = frozenset(),
+    schema: str = "",
+    *,
+    for_writer: bool = False,
+) -> str:
+    """Return the SELECT of the table at this state.
 
     `away`: places that cannot be read; `schema` has the markers of their days (`create_marker`).
+    `for_writer`: texts choose files too; only for this package's statements, whose texts are
+    checked (`statements.bind_parameters`, `write_literal`).
     """
+    lake = f'SELECT * FROM lake.main."{noun}"' if for_writer else select_lake(noun)
     files = state.files(noun)
     if not files:
         # For a table without statistics DuckLake 1.5 queries the catalog again for each column.
-        return f'SELECT * FROM lake.main."{noun}" WHERE false' if noun in state.bare else None
+        return f"{lake} WHERE false" if noun in state.bare else lake
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
         day, shape = parse_name(path)
         if find_place(path) not in away:
             months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
-    branches = [f'SELECT * FROM lake.main."{noun}"']
+    branches = [lake]
     for _, paths in sorted(months.items()):
         days = [parse_name(path)[0] for path in paths]
         source = f"SELECT * FROM {read_files(paths, noun)}"
@@ -88,6 +97,24 @@ def define_view(
         start = datetime.combine(missing, datetime.min.time())
         branches.append(_bound(f"SELECT * FROM ({rows})", noun, start, start))
     return " UNION ALL BY NAME ".join(branches)
+
+
+def select_lake(noun: str) -> str:
+    """Return the SELECT of a table's rows in the lake, so that no text reaches its file list.
+
+    DuckLake 1.5.5 writes the constants of filters on columns, also those that a join finds, into
+    the SQL that it runs over its catalog. A text ends there at a NUL, and what follows it is run. A
+    filter on an expression is applied to rows only; this one copies nothing. Times and numbers
+    still choose files.
+    """
+    if noun in INTERNAL_TABLES:
+        texts = INTERNAL_TABLES[noun]
+        replaced = f"REPLACE ({_hide(texts)})" if texts else ""
+        return f"SELECT * {replaced} FROM lake.main.{noun}"
+    columns = (
+        _hide([c.name]) if c.type == "string" else f'"{c.name}"' for c in tables.list_columns(noun)
+    )
+    return f'SELECT {", ".join(columns)} FROM lake.main."{noun}"'
 
 
 def create_markers(state: TierState, away: frozenset[str], schema: str) -> Iterator[str]:
@@ -132,6 +159,10 @@ def parse_name(path: str) -> tuple[datetime, str]:
 
 def _mark(noun: str, day: date) -> str:
     return f"unreadable {noun} {day}"
+
+
+def _hide(columns: Iterable[str]) -> str:
+    return ", ".join(f"""struct_extract({{'text': "{c}"}}, 'text') AS "{c}\"""" for c in columns)
 
 
 def _bound(source: str, noun: str, first: datetime, last: datetime) -> str:
