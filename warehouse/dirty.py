@@ -14,6 +14,7 @@ import pyarrow as pa
 from fallow.window import Window
 from warehouse.late_devices import Marks, SampleMarks, list_few_devices
 from warehouse.sample_validity import VALIDITY
+from warehouse.statements import fetch_row
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ def mark_buckets(
         cursor.register(
             "marks", pa.table({"cluster": names, "bucket": pa.array(buckets, pa.timestamp("us"))})
         )
-        added = cursor.execute(
-            "INSERT INTO dirty BY NAME SELECT * FROM marks ANTI JOIN dirty USING (cluster, bucket)"
-        ).fetchone()
+        added = fetch_row(
+            cursor,
+            "INSERT INTO dirty BY NAME SELECT * FROM marks ANTI JOIN dirty USING (cluster, bucket)",
+        )
         cursor.unregister("marks")
     fresh = new if added and added[0] == len(new) else frozenset()
     return SampleMarks(marked_before | new, own, fresh, list_few_devices(rows))

@@ -8,7 +8,7 @@ sample rows mark their 5-minute buckets dirty for the rollup.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import msgspec
@@ -30,6 +30,7 @@ from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
 from warehouse.stages.files import NewFiles
+from warehouse.statements import run_change
 from warehouse.storage import get_storage
 from warehouse.tiers import drop_archived
 
@@ -220,15 +221,12 @@ def _append_rows(
         if distinct:
             return files.store(table, rows, SCRAPE_ROWS)
         cursor.register("incoming", rows.to_reader())
-        return _count_changes(
-            cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
-        )
+        return run_change(cursor, f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
     on = " AND ".join([*span, *(f't."{k}" = b."{k}"' for k in keys)])
     cursor.register("incoming", rows)
-    return _count_changes(
-        cursor.execute(
-            f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME'
-        )
+    return run_change(
+        cursor,
+        f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME',
     )
 
 
@@ -243,7 +241,7 @@ def _is_first_delivery(
     if end is not None and first > end:
         return True
     there = " AND ".join(_bound_range(table, rows))
-    return not _count_changes(cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}'))
+    return not run_change(cursor, f'SELECT count(*) FROM "{table}" t WHERE {there}')
 
 
 def _bound_range(table: str, rows: pa.Table) -> list[str]:
@@ -325,12 +323,11 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     changed = " OR ".join(f'({value}) IS DISTINCT FROM t."{n}"' for n, value in values.items())
     updates = ", ".join(f'"{name}" = {value}' for name, value in values.items())
     on = " AND ".join([*_bound_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
-    return _count_changes(
-        cursor.execute(
-            f'MERGE INTO "{table}" t USING {source} b ON {on}'
-            f" WHEN MATCHED AND ({changed}) THEN UPDATE SET {updates}"
-            " WHEN NOT MATCHED THEN INSERT BY NAME"
-        )
+    return run_change(
+        cursor,
+        f'MERGE INTO "{table}" t USING {source} b ON {on}'
+        f" WHEN MATCHED AND ({changed}) THEN UPDATE SET {updates}"
+        " WHEN NOT MATCHED THEN INSERT BY NAME",
     )
 
 
@@ -362,8 +359,3 @@ def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
             value = f'first("{name}" ORDER BY {order}) FILTER ("{name}" IS NOT NULL)'
         picked.append(f'{value} AS "{name}"')
     return f"SELECT {keys}, {', '.join(picked)} FROM incoming GROUP BY {keys}"
-
-
-def _count_changes(result: duckdb.DuckDBPyConnection) -> int:
-    row: Any = result.fetchone()
-    return int(row[0]) if row else 0

@@ -520,7 +520,7 @@ def _refuse_foreign(place: catalog.CatalogLocation) -> None:
         suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file,
     ):
-        names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+        names = {name for (name,) in file.execute("SELECT name FROM sqlite_master").fetchall()}
         if names and "ducklake_metadata" not in names:
             raise ForeignWarehouseError(
                 f"{path} has tables of another program and none of Fallow's",

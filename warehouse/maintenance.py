@@ -35,6 +35,7 @@ from warehouse.cold_storage import open_store
 from warehouse.data_files import is_data_file
 from warehouse.stages.files import correct_partitions
 from warehouse.stages.lease import is_stage_running
+from warehouse.statements import fetch_row
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 
@@ -135,7 +136,7 @@ def read_status(warehouse: "Warehouse") -> pa.Table:
 def count_files(warehouse: "Warehouse") -> FileCounts:
     """Return how many data files the lake has; only the catalog is read."""
     with warehouse.snapshot() as cursor:
-        row = cursor.execute(load_step("maintenance/file_counts")).fetchone()
+        row = fetch_row(cursor, load_step("maintenance/file_counts"))
     live, replaced = row or (0, 0)
     return FileCounts(int(live), int(replaced))
 
@@ -234,9 +235,10 @@ def _delete_retired(
 
 
 def _compact_catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> object:
-    row = cursor.execute(
-        "SELECT count(*), min(snapshot_time), max(snapshot_time) FROM ducklake_snapshots('lake')"
-    ).fetchone()
+    row = fetch_row(
+        cursor,
+        "SELECT count(*), min(snapshot_time), max(snapshot_time) FROM ducklake_snapshots('lake')",
+    )
     snapshots, oldest, newest = row or (0, None, None)
     path = warehouse.place.home / CATALOG_FILE
     return {
@@ -317,8 +319,7 @@ def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> No
         grown = {
             table
             for table, rows in inlined
-            if cursor.execute(f'SELECT count(*) > {INLINED} FROM {metadata}."{rows}"').fetchone()
-            == (True,)
+            if fetch_row(cursor, f'SELECT count(*) > {INLINED} FROM {metadata}."{rows}"') == (True,)
         }
     for table in sorted(grown):
         with warehouse.transaction() as cursor:

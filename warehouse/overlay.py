@@ -8,6 +8,7 @@ import pyarrow as pa
 from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.allocation import TOUCHING, derive_allocations
+from warehouse.statements import fetch_row
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +37,7 @@ class Overlay:
         return self._warehouse.query_prepared(sql, parameters or {}, prepare=self._replace_views)
 
     def _replace_views(self, cursor: "duckdb.DuckDBPyConnection") -> None:
-        row = cursor.execute("SELECT current_schema()").fetchone()
+        row = fetch_row(cursor, "SELECT current_schema()")
         views = row[0] if row else "main"
         for noun, (without, values, rows) in self._put.items():
             cursor.register(f"overlay_{noun}", rows)

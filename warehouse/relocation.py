@@ -20,6 +20,7 @@ from warehouse.cold_storage import locate_cold, open_store
 from warehouse.data_objects import open_lake_files
 from warehouse.failures import explain_errors
 from warehouse.lock import WriterLock, queue_writers
+from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 
 _METADATA = "__ducklake_metadata_lake.ducklake_metadata"
@@ -106,7 +107,7 @@ def _relocate(
     connection: duckdb.DuckDBPyConnection, settings: Settings, place: catalog.CatalogLocation
 ) -> list[RelocatedPart]:
     cursor = connection.cursor()
-    stored = cursor.execute(f"SELECT value FROM {_METADATA} WHERE key = 'data_path'").fetchone()
+    stored = fetch_row(cursor, f"SELECT value FROM {_METADATA} WHERE key = 'data_path'")
     source = str(stored[0]) if stored else place.data
     parts = []
     # The lake's own path comes last: after an interruption the next open begins again.
@@ -155,10 +156,10 @@ def _relocate_archive(
     target = locate_cold(settings)
     cursor = connection.cursor()
     try:
-        rows = cursor.execute("SELECT path, bytes FROM lake.main.cold_file ORDER BY path")
+        rows = fetch_rows(cursor, "SELECT path, bytes FROM lake.main.cold_file ORDER BY path")
     except duckdb.CatalogException:  # a lake without tables
         return []
-    outside = [row for row in rows.fetchall() if not row[0].startswith(f"{target}/")]
+    outside = [row for row in rows if not row[0].startswith(f"{target}/")]
     if not outside:
         return []
     stored = {path for path, _ in open_store(settings).listed()} if "://" in target else None
@@ -202,10 +203,11 @@ def _is_archive_gone(
 ) -> bool:
     """Return whether archived files are in a folder that does not exist, and settings name one."""
     # The engine also allows its folder of temporary files, which need not exist yet.
-    row = connection.execute(
+    row = fetch_row(
+        connection,
         "SELECT list_filter(current_setting('allowed_directories'),"
-        " lambda path: NOT starts_with(path, current_setting('temp_directory')))"
-    ).fetchone()
+        " lambda path: NOT starts_with(path, current_setting('temp_directory')))",
+    )
     roots = set(row[0] if row else ()) - catalog.list_places(settings, place)
     return any("://" not in root and not Path(root).exists() for root in roots)
 

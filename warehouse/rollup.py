@@ -339,7 +339,7 @@ def widen_to_lifetimes(
     A device that comes back existed meanwhile: its seconds of that time are unknown and paid.
     """
     cursor.register("incoming", devices)
-    row = cursor.execute(load_step("rollup/earlier_ends")).fetchone()
+    row = fetch_row(cursor, load_step("rollup/earlier_ends"))
     cursor.unregister("incoming")
     last_seen, first_seen = row or (None, None)
     return (
@@ -378,16 +378,17 @@ def _find_touched(
     """Return the devices whose samples differ from what was rolled up; None for all devices."""
     if where["last"] - where["first"] > MERGE_GAP:
         # Comparing the samples of a long stretch takes time: not where nothing was rolled up yet.
-        stored = cursor.execute(
+        stored = fetch_row(
+            cursor,
             'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
             " AND bucket >= $first AND bucket < $last",
             where,
-        ).fetchone()
+        )
         if not stored or not stored[0]:
             return None
     sample = tiers.build_source("sample", seen)
-    result = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
-    devices = result.to_arrow_table()
+    touched_sql = f"WITH {sample} FROM ({load_step('rollup/touched')})"
+    devices = cursor.execute(touched_sql, where).to_arrow_table()
     touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
     # Literals in the statement let the engine skip the files of other devices.
     most = min(MOST_DEVICES, FEW_SHARE * devices.num_rows)

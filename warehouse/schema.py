@@ -21,6 +21,7 @@ from fallow.errors import ForeignWarehouseError, WarehouseError
 from fallow.renamed import read_renames
 from warehouse import statements, totals
 from warehouse.data_files import LakeFiles
+from warehouse.statements import fetch_row
 from warehouse.storage import TYPES, get_storage
 
 _LAKE_OPTIONS = {
@@ -62,7 +63,7 @@ def read_version(cursor: duckdb.DuckDBPyConnection) -> int:
 def _read_version(cursor: duckdb.DuckDBPyConnection, have: Mapping[str, set[str]]) -> int:
     if "schema_version" not in have:
         return 0
-    row = cursor.execute("SELECT max(version) FROM lake.main.schema_version").fetchone()
+    row = fetch_row(cursor, "SELECT max(version) FROM lake.main.schema_version")
     return int(row[0] or 0) if row else 0
 
 
@@ -218,9 +219,7 @@ def _run_transaction(cursor: duckdb.DuckDBPyConnection, files: LakeFiles) -> Ite
 
 def _refuse_newer(cursor: duckdb.DuckDBPyConnection, version: int, where: str) -> None:
     if version > get_current():
-        row = cursor.execute(
-            "SELECT arg_max(fallow, version) FROM lake.main.schema_version"
-        ).fetchone()
+        row = fetch_row(cursor, "SELECT arg_max(fallow, version) FROM lake.main.schema_version")
         raise ForeignWarehouseError(
             f"the warehouse at {where} has schema {version}, written by Fallow "
             f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to "

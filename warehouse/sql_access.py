@@ -117,7 +117,7 @@ def _parse_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> Any:
     runs some statements in part, and for IMPORT DATABASE it opens a file.
     """
     literal = "'" + sql.replace("'", "''") + "'"
-    row = cursor.execute(f"SELECT json_serialize_sql({literal})").fetchone()
+    row = cursor.execute(f"SELECT json_serialize_sql({literal})").fetchall()[0]
     tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
     if tree["error"] and tree.get("error_type") == "parser":
         raise UsageError(

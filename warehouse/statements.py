@@ -89,19 +89,30 @@ def plan_select(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping
     return str(plan.column(1)[0])
 
 
-def run_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
+def run_change(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
+) -> int:
     """Run one of this package's own statements that change rows; return how many it changed."""
     row = fetch_row(cursor, sql, parameters)
     return int(row[0]) if row else 0
 
 
+def fetch_rows(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """Run one of this package's own statements; return all of its rows.
+
+    A result with rows left keeps its transaction open, and in memory all that later ones replace.
+    """
+    named = {n: v for n, v in (parameters or {}).items() if f"${n}" in sql}
+    return (_execute(cursor, sql, named) if named else cursor.execute(sql)).fetchall()
+
+
 def fetch_row(
-    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[Any, ...] | None:
-    """Run one of this package's own statements; return its first row."""
-    named = {n: v for n, v in parameters.items() if f"${n}" in sql}
-    row = (_execute(cursor, sql, named) if named else cursor.execute(sql)).fetchone()
-    return None if row is None else tuple(row)
+    """Run one of this package's own statements; return its first row, and leave no result open."""
+    return next(iter(fetch_rows(cursor, sql, parameters)), None)
 
 
 def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> str:
@@ -113,7 +124,7 @@ def plan_change(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping
 
 def count_threads(cursor: duckdb.DuckDBPyConnection) -> int:
     """Return how many threads the engine has."""
-    row = cursor.execute("SELECT current_setting('threads')").fetchone()
+    row = fetch_row(cursor, "SELECT current_setting('threads')")
     return int(row[0]) if row else 1
 
 

@@ -33,6 +33,7 @@ from fallow.service_settings import WarehouseSettings
 from warehouse.cold_reach import find_place
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors
+from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 from warehouse.views.tiers import TierState, define_view, read_files
@@ -126,7 +127,9 @@ def _open_reachable(warehouse: "Warehouse") -> ColdStore:
 def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
     """Delete old signals: they are derived again from the rollups when such hours are written."""
     with warehouse.snapshot() as cursor:
-        row = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
+        row = fetch_row(
+            cursor, "SELECT count(*) FROM signal WHERE bucket < $before", {"before": before}
+        )
     if row and row[0]:
         with warehouse.transaction() as cursor:
             cursor.execute("DELETE FROM signal WHERE bucket < $1", [before])
@@ -146,9 +149,9 @@ def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
         referenced_paths = {path for _, path in read_state(warehouse, cursor).cold}
         # The file of a restored day is old, but a query that began before the restore still reads
         # it.
-        ends = cursor.execute(
-            "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
-        ).fetchone()
+        ends = fetch_row(
+            cursor, "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
+        )
         referenced_paths |= {
             row[0]
             for row in cursor.execute(
@@ -175,10 +178,10 @@ def read_state(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> T
     if warehouse.place.in_memory:
         return TierState()
     # The lake asks the catalog six times for a table without rows, which most warehouses have here.
-    if not cursor.execute(load_step("maintenance/has_archived")).fetchone():
+    if not fetch_row(cursor, load_step("maintenance/has_archived")):
         return TierState()
-    files = cursor.execute("SELECT noun, path FROM lake.main.cold_file ORDER BY ALL")
-    return TierState(cold=tuple(files.fetchall()))
+    files = fetch_rows(cursor, "SELECT noun, path FROM lake.main.cold_file ORDER BY ALL")
+    return TierState(cold=tuple(files))
 
 
 def build_source(noun: str, seen: TierState) -> str:
@@ -316,9 +319,9 @@ def _compute_checksum(
 ) -> tuple[int, int]:
     """Return the number of rows and a checksum over all of them that ignores their order."""
     columns = ", ".join(f'"{c.name}"' for c in tables.list_columns(table))
-    row = cursor.execute(
-        f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}
-    ).fetchone()
+    row = fetch_row(
+        cursor, f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}
+    )
     return (int(row[0]), int(row[1])) if row else (0, 0)
 
 

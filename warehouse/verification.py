@@ -16,6 +16,7 @@ import msgspec
 from fallow.errors import WarehouseError
 from warehouse.catalog import CATALOG_FILE, quote_literal
 from warehouse.cold_storage import ColdStore, open_store
+from warehouse.statements import fetch_row
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 from warehouse.tiers import ArchivedFile
@@ -156,9 +157,9 @@ def _find_read_error(warehouse: "Warehouse", source: str) -> str:
 
 def _count_rows(warehouse: "Warehouse", path: str) -> int:
     with warehouse.snapshot() as cursor:
-        row = cursor.execute(
-            f"SELECT num_rows FROM parquet_file_metadata({quote_literal(path)})"
-        ).fetchone()
+        row = fetch_row(
+            cursor, f"SELECT num_rows FROM parquet_file_metadata({quote_literal(path)})"
+        )
     return int(row[0]) if row else 0
 
 

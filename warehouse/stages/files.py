@@ -17,7 +17,7 @@ from warehouse.catalog import CatalogLocation, quote_literal
 from warehouse.data_files import sync_file
 from warehouse.failures import explain_errors
 from warehouse.runners.slices import StageError
-from warehouse.statements import run_change
+from warehouse.statements import fetch_row, run_change
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 
@@ -265,7 +265,7 @@ def _list_partitions(
     """Return the partitions of the rows: for each unit its expression and its value."""
     units = get_storage(table).partition
     if not units:
-        row = cursor.execute("SELECT count(*) FROM temp.stage_row").fetchone()
+        row = fetch_row(cursor, "SELECT count(*) FROM temp.stage_row")
         return [{}] if row and row[0] else []
     listed = ", ".join(units)
     rows = cursor.execute(f"SELECT DISTINCT {listed} FROM temp.stage_row ORDER BY ALL").fetchall()
@@ -285,10 +285,11 @@ def _write_partition(
     path = _name_file(cursor, place, table, {name: value for name, (_, value) in keys.items()})
     where = " AND ".join(f"{unit} = {value}" for unit, value in keys.values()) or "true"
     sort = ", ".join(f'"{column}"' for column in get_storage(table).sort) or "ALL"
-    written = cursor.execute(
+    copy_sql = (
         f"COPY (FROM temp.stage_row WHERE {where} ORDER BY {sort}) TO {quote_literal(path)}"
         " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2, RETURN_STATS)"
-    ).fetchone()
+    )
+    written = fetch_row(cursor, copy_sql)
     if not place.remote:
         _sync_written(path)
     if written is None:
@@ -302,7 +303,7 @@ def _name_file(
     """Return the path of a new file in its partition's folder, which is made where it is local."""
     folders = "".join(f"{name}={value}/" for name, value in keys.items())
     folder = f"{place.data}main/{table}/{folders}"
-    name = cursor.execute("SELECT 'ducklake-' || uuidv7() || '.parquet'").fetchone()
+    name = fetch_row(cursor, "SELECT 'ducklake-' || uuidv7() || '.parquet'")
     if not place.remote:
         Path(folder).mkdir(parents=True, exist_ok=True)
     return f"{folder}{name[0] if name else ''}"

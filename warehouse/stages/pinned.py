@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fallow.settings import Settings
 from warehouse.lake import Warehouse, get_utc_now
+from warehouse.statements import fetch_row
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,5 +37,5 @@ def read_snapshot(warehouse: Warehouse) -> int:
 
 def get_snapshot(cursor: "duckdb.DuckDBPyConnection") -> int:
     """Return the number of the cursor's snapshot."""
-    row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
+    row = fetch_row(cursor, "SELECT id FROM ducklake_current_snapshot('lake')")
     return int(row[0]) if row else 0

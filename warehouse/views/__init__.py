@@ -13,6 +13,7 @@ from fallow import tables
 from fallow.resources import read_text
 from warehouse.cold_reach import ColdReach
 from warehouse.sql_access import INTERNAL_TABLES
+from warehouse.statements import fetch_row
 from warehouse.views.copies import LAKE_SNAPSHOT
 from warehouse.views.direct import DirectViews
 from warehouse.views.tiers import TierState, create_markers, define_view
@@ -100,7 +101,7 @@ class ViewSchemas:
         if not self._can_archive:
             return TierState(), frozenset()
         # Most new snapshots are only a new scrape; the first reader of each queries the tier state.
-        row = cursor.execute(LAKE_SNAPSHOT).fetchone()
+        row = fetch_row(cursor, LAKE_SNAPSHOT)
         snapshot = int(row[0]) if row else 0
         latest = self._by_snapshot
         if latest is not None and latest[0] == snapshot:

@@ -10,6 +10,8 @@ from contextlib import suppress
 import duckdb
 import msgspec
 
+from warehouse.statements import fetch_row
+
 READS = 3
 """A copy is made at this reading of the same rows: it costs as much as a few queries."""
 LAKE_SNAPSHOT = "SELECT id FROM ducklake_current_snapshot('lake')"
@@ -61,7 +63,7 @@ class TableCopies:
         copy = f'{_SCHEMA}."{name} {self._count}"'
         cursor.execute("BEGIN TRANSACTION")
         try:
-            row = cursor.execute(LAKE_SNAPSHOT).fetchone()
+            row = fetch_row(cursor, LAKE_SNAPSHOT)
             if row is None or int(row[0]) != snapshot:
                 cursor.rollback()
                 return ""

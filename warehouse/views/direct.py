@@ -20,6 +20,7 @@ import msgspec
 
 from fallow import tables
 from fallow.resources import read_text
+from warehouse.statements import fetch_row
 from warehouse.storage import TYPES
 from warehouse.views.copies import LAKE_SNAPSHOT, TableCopies
 from warehouse.views.tiers import TierState, define_view, read_files
@@ -75,7 +76,7 @@ class DirectViews:
             return False
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         with suppress(duckdb.Error):  # a busy catalog, or views of another snapshot by now
-            row = cursor.execute(LAKE_SNAPSHOT if "lake" in kinds else _SNAPSHOT).fetchone()
+            row = fetch_row(cursor, LAKE_SNAPSHOT if "lake" in kinds else _SNAPSHOT)
             if row and int(row[0]) == current.snapshot:
                 cursor.execute(f"USE memory.{current.schema}")
                 return True
