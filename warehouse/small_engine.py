@@ -45,6 +45,7 @@ class SmallEngine:
         return self._connection.cursor()
 
     def close(self) -> None:
-        """Close its files."""
+        """Close its files; the next small transaction opens it again."""
         if self._connection is not None:
             self._connection.close()
+            self._connection = None

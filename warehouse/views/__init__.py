@@ -39,12 +39,20 @@ class ViewSchemas:
         can_archive: bool = True,
     ) -> None:
         self._connection = connection
-        self._can_archive = can_archive
+        self._direct_data, self._can_archive = direct_data, can_archive
         self._direct = DirectViews(connection, direct_data)
         self._lock = threading.Lock()
         self._schema_by_state: dict[tuple[TierState, frozenset[str]], str] = {}
         self._by_snapshot: tuple[int, TierState, frozenset[str]] | None = None
         self.reach = ColdReach()
+        self.count = 0
+        """Snapshots that were read so far."""
+
+    def copy_to(self, connection: duckdb.DuckDBPyConnection) -> "ViewSchemas":
+        """Return the schemas of another engine, none yet, with what is known of the places."""
+        views = ViewSchemas(connection, self._direct_data, can_archive=self._can_archive)
+        views.reach, views._by_snapshot = self.reach, self._by_snapshot
+        return views
 
     def begin(
         self, cursor: duckdb.DuckDBPyConnection, names: frozenset[str] = frozenset()
@@ -115,6 +123,7 @@ class ViewSchemas:
             bare,
         )
         places = state.places()
+        self.count += 1
         self._by_snapshot = (snapshot, state, places)
         return state, self.reach.list_away(places)
 
