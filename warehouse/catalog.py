@@ -3,7 +3,9 @@
 An experiment's tables may be the engine's own instead, in memory: no catalog, no data files.
 """
 
+import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +104,11 @@ def connect_engine(
     is not confined: it is for relocation only, which reads no SQL of a person.
 
     Raises:
-        WarehouseError: an extension is missing.
+        WarehouseError: an extension is missing, or a data file is a FIFO, socket or device.
         duckdb.Error: the catalog cannot be opened.
     """
+    if not (where.remote or where.in_memory):
+        refuse_special_files(where.data)
     needed = _list_extensions(settings, where)
     connection = duckdb.connect(":memory:", config=extensions.build_config(needed))
     try:
@@ -129,6 +133,25 @@ def connect_engine(
         connection.close()
         raise
     return connection
+
+
+def refuse_special_files(folder: str) -> None:
+    """Refuse a folder of data with a FIFO, a socket or a device: who reads a FIFO waits for good.
+
+    Raises:
+        WarehouseError: naming it.
+    """
+    folders = [folder]
+    while folders:
+        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif not entry.is_file() and os.path.exists(entry.path):  # noqa: PTH110
+                    raise WarehouseError(
+                        f"{entry.path} is no regular file: reading it may never end",
+                        hint="move it away; then `fallow warehouse verify` names what is missing",
+                    )
 
 
 def _configure(

@@ -5,7 +5,8 @@ leaves the state before or after a step, and the next call continues:
 
     expire    delete snapshots older than a day: no query reads them
     clean     remove the files that only those snapshots needed
-    flush     write out the dead rows of the tables that the catalog itself stores
+    flush     write out the rows of the tables that the catalog itself stores: where many are dead,
+              and before a rewrite (the extension cannot compute statistics of its DOUBLE columns)
     rewrite   rewrite files with many deleted rows, without those rows
     merge     merge many small files of a partition into one sorted file
     sweep     remove files that no snapshot has: a killed process left them. Not while a stage
@@ -30,12 +31,12 @@ from fallow import tables
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.sqlite_file import hold_lock
 from warehouse import schema, tiers
-from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE
+from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE, refuse_special_files
 from warehouse.cold_storage import open_store
 from warehouse.data_files import is_data_file
 from warehouse.stages.files import correct_partitions
 from warehouse.stages.lease import is_stage_running
-from warehouse.statements import fetch_row
+from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
 
@@ -156,9 +157,12 @@ def compact_warehouse(
     Raises:
         TemporaryError: the disk is full, or the catalog is not reachable. Completed steps stay
             complete and the next call continues.
+        WarehouseError: files of a table cannot be combined; those of the others are.
     """
     if warehouse.place.in_memory:
         return CompactionResult()
+    if not warehouse.place.remote:
+        refuse_special_files(warehouse.place.data)
     cutoff = _compute_cutoff(warehouse) if is_shared else datetime.max.replace(tzinfo=UTC)
     expired = _run_function(warehouse, "expire_snapshots", on_step, cutoff)
     with _list_removals(warehouse) as is_allowed:
@@ -170,24 +174,20 @@ def compact_warehouse(
             expired, removed = expired + early_expired, removed + early_removed
     _flush_inlined(warehouse, on_step)
     correct_partitions(warehouse)
-    merged = rewritten = written = 0
-    for table, holed, _ in _find_crowded(warehouse):
-        if holed:
-            before, after = _combine_files(
-                warehouse, "rewrite_data_files", table, {"delete_threshold": HOLED}, on_step
-            )
-            rewritten, written = rewritten + before, written + after
-    for table, _, crowded in _find_crowded(warehouse):
-        if crowded:
-            before, after = _combine_files(
-                warehouse, "merge_adjacent_files", table, {"max_file_size": SMALL}, on_step
-            )
-            merged, written = merged + before, written + after
+    combined = _combine_all(warehouse, on_step)
     with _list_removals(warehouse) as is_allowed:
         # A running stage will register files that no snapshot has yet.
         can_sweep = is_allowed and not is_stage_running(warehouse)
         orphans = _sweep_orphans(warehouse, on_step) if can_sweep else 0
-    return CompactionResult(merged, rewritten, written, expired, removed, orphans)
+    if combined.failures:
+        table, error = next(iter(combined.failures.items()))
+        raise WarehouseError(
+            f"files of {len(combined.failures)} tables are not combined, such as {table}: "
+            f"{error.message}",
+            hint=error.hint,
+        )
+    merged, rewritten = combined.merged, combined.rewritten
+    return CompactionResult(merged, rewritten, combined.written, expired, removed, orphans)
 
 
 @contextmanager
@@ -309,6 +309,7 @@ def _remove_early(warehouse: "Warehouse", on_step: Callable[[str], None]) -> tup
 
 def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
     metadata = "__ducklake_metadata_lake"
+    holed = {table for table, is_holed, _ in _find_crowded(warehouse) if is_holed}
     with warehouse.snapshot() as cursor:
         inlined = cursor.execute(
             "SELECT live_table.table_name, inlined.table_name"
@@ -319,7 +320,11 @@ def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> No
         grown = {
             table
             for table, rows in inlined
-            if fetch_row(cursor, f'SELECT count(*) > {INLINED} FROM {metadata}."{rows}"') == (True,)
+            if fetch_row(
+                cursor,
+                f'SELECT count(*) > {0 if table in holed else INLINED} FROM {metadata}."{rows}"',
+            )
+            == (True,)
         }
     for table in sorted(grown):
         with warehouse.transaction() as cursor:
@@ -334,16 +339,67 @@ def _find_crowded(warehouse: "Warehouse") -> list[tuple[str, bool, bool]]:
         return cursor.execute(sql, {"small": SMALL, "threshold": HOLED}).fetchall()
 
 
+class _CombinedFiles(msgspec.Struct):
+    """How many files were merged, rewritten and written, and why some tables have theirs still."""
+
+    merged: int = 0
+    rewritten: int = 0
+    written: int = 0
+    failures: dict[str, WarehouseError] = {}
+
+
+def _combine_all(warehouse: "Warehouse", on_step: Callable[[str], None]) -> _CombinedFiles:
+    """Rewrite and merge the files of each table; one that fails keeps no other from its turn."""
+    result = _CombinedFiles()
+    for is_merge in (False, True):
+        for table, holed, crowded in _find_crowded(warehouse):
+            if table in result.failures or not (crowded if is_merge else holed):
+                continue
+            try:
+                _check_row_counts(warehouse, table)
+                before, after = _combine_files(warehouse, table, on_step, is_merge=is_merge)
+            except WarehouseError as error:
+                result.failures[table] = error
+                continue
+            result.written += after
+            if is_merge:
+                result.merged += before
+            else:
+                result.rewritten += before
+    return result
+
+
+def _check_row_counts(warehouse: "Warehouse", table: str) -> None:
+    """Refuse files whose rows the catalog counts otherwise: combining them ends the process."""
+    with warehouse.snapshot() as cursor:
+        counts = {
+            n: c for t, n, c in fetch_rows(cursor, load_step("maintenance/files")) if t == table
+        }
+        listed = fetch_rows(
+            cursor,
+            "SELECT data_file FROM ducklake_list_files('lake', $table)"
+            " WHERE delete_file IS NOT NULL OR data_file_size_bytes < $small",
+            {"table": table, "small": SMALL},
+        )
+        paths = [path for (path,) in listed]
+        footers = "SELECT file_name, num_rows FROM parquet_file_metadata($paths)"
+        for path, rows in fetch_rows(cursor, footers, {"paths": paths}) if paths else ():
+            count = counts.get(path.rpartition("/")[2], rows)
+            if rows != count:
+                raise WarehouseError(
+                    f"{path} holds {rows:,} rows, the catalog says {count:,}",
+                    hint="restore the warehouse from a backup: fallow restore; `fallow warehouse"
+                    " verify` lists what is damaged",
+                )
+
+
 def _combine_files(
-    warehouse: "Warehouse",
-    function: str,
-    table: str,
-    how: dict[str, float],
-    on_step: Callable[[str], None],
+    warehouse: "Warehouse", table: str, on_step: Callable[[str], None], *, is_merge: bool
 ) -> tuple[int, int]:
-    options = ", ".join(f"{name} => {value}" for name, value in how.items())
+    function = "merge_adjacent_files" if is_merge else "rewrite_data_files"
+    option = f"max_file_size => {SMALL}" if is_merge else f"delete_threshold => {HOLED}"
     with warehouse.transaction() as cursor:
-        rows = cursor.execute(f"CALL ducklake_{function}('lake', '{table}', {options})").fetchall()
+        rows = cursor.execute(f"CALL ducklake_{function}('lake', '{table}', {option})").fetchall()
         on_step(f"{function} {table} done")
     on_step(f"{function} {table} committed")
     return sum(row[2] for row in rows), sum(row[3] for row in rows)

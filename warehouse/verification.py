@@ -95,7 +95,7 @@ def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> It
     sizes = data | {path: size for _, _, path, size in listed if path is not None}
     errors = {} if warehouse.place.remote else _find_size_errors(sizes)
     whole = errors or _find_read_error(warehouse, f'lake.main."{table}"')
-    for path in sizes if whole else ():
+    for path in sizes.keys() - errors.keys() if whole else ():
         # Something is damaged: check each file alone, so that each is named.
         wrong = _find_read_error(warehouse, f"read_parquet({quote_literal(path)})")
         if wrong:
