@@ -4,6 +4,8 @@ A mark is set in the transaction that makes the work necessary, and cleared afte
 A process that dies in between therefore causes repeated work, never missing work.
 """
 
+import logging
+from bisect import bisect
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,13 @@ import pyarrow as pa
 from fallow.window import Window
 from warehouse.late_devices import Marks, SampleMarks, list_few_devices
 from warehouse.sample_validity import VALIDITY
-from warehouse.statements import fetch_row
+from warehouse.statements import fetch_row, fetch_rows, run_change, write_literal
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.ledger")
 
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
@@ -26,8 +30,16 @@ MARK_OFFSET = timedelta(microseconds=1)
 """How much later than its hour a mark is after an accounting has taken it. What changes the hour
 while it is written sets a mark of its own, which the accounting does not clear."""
 MARKED_HOURS = "SELECT DISTINCT date_trunc('hour', bucket) AS bucket FROM unposted"
+KEPT_AROUND = timedelta(days=45)
+"""An hour is kept, and the ledger has it, where telemetry of a day at most so far from it is kept,
+in the lake or archived: an outage of three months is unknown and paid. What one stray timestamp
+makes is bounded."""
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
+EARLIEST = datetime(2010, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
+"""No sample of a GPU is older: a clock was not set, or a number is no time."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_Part = tuple[datetime, datetime]
 _IS_TAKEN = "bucket > date_trunc('hour', bucket)"
 
 
@@ -94,6 +106,7 @@ def mark_hours(
     `is_taken`: the accounting that runs does so.
     """
     delay = MARK_OFFSET if is_taken else timedelta(0)
+    start = max(start, EARLIEST)
     unmarked = cursor.execute(
         "SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
         " EXCEPT SELECT bucket FROM unposted",
@@ -174,7 +187,9 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
     end_of_hours = find_hours_end(warehouse)
     parts = sorted(
         (start, min(end, end_of_hours))
-        for start, end in [(window.start, window.end), *((h, h + HOUR) for h in hours)]
+        for start, end in _cut_to_kept(
+            warehouse, [(window.start, window.end), *((h, h + HOUR) for h in hours)]
+        )
         if start < end_of_hours
     )
     ranges = parts[:1]
@@ -184,6 +199,51 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
         else:
             ranges.append((start, end))
     return [Window(start, end) for start, end in ranges]
+
+
+def _cut_to_kept(warehouse: "Warehouse", parts: list[_Part]) -> list[_Part]:
+    """Return times (aware) cut to the hours that are kept; marks of other hours are dropped."""
+    recent = find_hours_end(warehouse) - KEPT_AROUND
+    oldest = max(min(start for start, _ in parts), EARLIEST.replace(tzinfo=UTC))
+    if min(start for start, _ in parts) >= recent:
+        return parts
+    spans = _list_kept(warehouse, oldest, recent)
+    cut = [
+        (max(start, first), min(end, last))
+        for start, end in parts
+        for first, last in spans[max(0, bisect(spans, (start,)) - 1) : bisect(spans, (end,))]
+        if start < last and first < end
+    ]
+    if cut != parts:
+        ends = [_NEVER, *(end for _, end in spans)]
+        far = " OR ".join(
+            f"bucket >= {write_literal(end)} AND bucket < {write_literal(start)}"
+            for end, (start, _) in zip(ends, spans, strict=False)
+        )
+        with warehouse.transaction() as cursor:
+            hours = run_change(cursor, f"DELETE FROM unposted WHERE {far}")
+        log.warning(
+            "hours far from all telemetry are not accounted",
+            extra={"hours": hours, "first": oldest},
+        )
+    return cut
+
+
+def _list_kept(warehouse: "Warehouse", oldest: datetime, recent: datetime) -> list[_Part]:
+    """Return the kept times, apart and in order; what is `recent` is kept without telemetry."""
+    with warehouse.snapshot() as cursor:
+        days = fetch_rows(cursor, load_step("ingest/kept_days"), {"first": oldest - KEPT_AROUND})
+    spans: list[_Part] = []
+    middles = [day.replace(tzinfo=UTC) for (day,) in days if day <= recent.replace(tzinfo=None)]
+    for start, end in [
+        *((day - KEPT_AROUND, day + KEPT_AROUND) for day in middles),
+        (recent, datetime.max.replace(tzinfo=UTC)),
+    ]:
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
 
 
 def clear_marks(warehouse: "Warehouse", window: Window) -> None:

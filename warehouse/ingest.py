@@ -1,9 +1,9 @@
 """Store batches once: repeated, late or unordered batches lead to the same tables.
 
 A call is one transaction. Append tables keep the first row of a key; upsert tables keep the
-newest row, column by column, and a null never overwrites a value. Rows from the future are left
-out and counted; so are texts that no collector or import has checked (`fallow.clean_texts`). New
-sample rows mark their 5-minute buckets dirty for the rollup.
+newest row, column by column, and a null never overwrites a value. Rows from the future, and samples
+older than their source can have, are left out and counted; so are texts that no collector or import
+has checked (`fallow.clean_texts`). New samples mark their 5-minute buckets dirty for the rollup.
 """
 
 from collections.abc import Iterable
@@ -23,16 +23,17 @@ from fallow.clean_texts import check_batches
 from fallow.errors import WarehouseError
 from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from warehouse.addresses import resolve_nodes
-from warehouse.dirty import mark_buckets, mark_reassigned_hours
+from warehouse.dirty import EARLIEST, mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
 from warehouse.stages.files import NewFiles
 from warehouse.statements import run_change
 from warehouse.storage import get_storage
-from warehouse.tiers import drop_archived
+from warehouse.tiers import RAW, drop_archived
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -67,40 +68,48 @@ _DROP_REJECTIONS = (
 _REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
 """Columns with the names and the errors of sources."""
 
+LATE = timedelta(days=1)
+"""How much older than the time that was asked for a source's samples may be: an exporter may show
+its last values with their own time."""
+
 
 class IngestResult(msgspec.Struct, frozen=True):
-    """How many rows of one call were added, were duplicates, or were from the future.
+    """How many rows of one call were added, were duplicates, from the future, or too old.
 
-    rows = added + duplicates + future. `added` counts new rows, and rows that changed something in
-    an upsert table.
+    rows = added + duplicates + future + old. `added` counts new rows, and rows that changed
+    something in an upsert table.
     """
 
     rows: int = 0
     added: int = 0
     duplicates: int = 0
     future: int = 0
+    old: int = 0
 
 
 def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestResult:
     """Store batches in one transaction; see `Warehouse.ingest`."""
     gathered: dict[str, list[pa.Table]] = {}
     limit = _find_limit(warehouse)
-    rows = future = 0
+    rows = future = old = 0
     settings, now = warehouse.settings, warehouse.clock()
     for batch in check_batches(batches, cluster=settings.cluster, source="warehouse", at=now):
         if get_storage(batch.table).mode == "derived":
             raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
         present = _drop_future(batch, limit).rows
+        recent, rejected = _drop_old(batch.table, present, EARLIEST, limit)
         rows += 0 if batch.table == "rejection" else batch.rows.num_rows
         future += batch.rows.num_rows - present.num_rows
-        gathered.setdefault(batch.table, []).append(present)
+        old += present.num_rows - recent.num_rows
+        for part in (Batch(batch.table, recent), *rejected):
+            gathered.setdefault(part.table, []).append(part.rows)
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
         whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
         if whole.num_rows:
             work.append((table, whole))
     added = _busy_again(_write, warehouse, work) if work else 0
-    return IngestResult(rows, added, rows - added - future, future)
+    return IngestResult(rows, added, rows - added - future - old, future, old)
 
 
 _busy_again = Retrying(
@@ -165,14 +174,25 @@ def _redact_texts(table: str, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def leave_out_future(warehouse: "Warehouse", batches: Iterable[Batch]) -> list[Batch]:
-    """Return batches without the rows that lie in the future by the clock of now.
+def check_times(
+    warehouse: "Warehouse", batches: Iterable[Batch], since: datetime | None = None
+) -> list[Batch]:
+    """Return batches without rows in the future by the clock of now, or older than `since`.
 
     To be called when rows were read: rows that wait for the store are then stored whatever the
-    clock says at that time. A clock that was set back would refuse them.
+    clock says at that time. A clock that was set back would refuse them. Samples older than `since`
+    (aware, from when the source was read) less `LATE` are listed as rejections.
     """
-    limit = _find_limit(warehouse)
-    return [_drop_future(batch, limit) for batch in batches]
+    limit, checked = _find_limit(warehouse), []
+    oldest = EARLIEST if since is None else (since - LATE).astimezone(UTC).replace(tzinfo=None)
+    for batch in batches:
+        present = _drop_future(batch, limit)
+        if not batch.times_checked:
+            rows, rejected = _drop_old(batch.table, present.rows, oldest, limit)
+            present = msgspec.structs.replace(present, rows=rows)
+            checked += rejected
+        checked.append(present)
+    return checked
 
 
 def _find_limit(warehouse: "Warehouse") -> datetime:
@@ -189,6 +209,29 @@ def _drop_future(batch: Batch, limit: datetime) -> Batch:
     if pc.any(ahead).as_py():
         rows = rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
     return msgspec.structs.replace(batch, rows=rows, times_checked=True)
+
+
+def _drop_old(
+    table: str, rows: pa.Table, oldest: datetime, at: datetime
+) -> tuple[pa.Table, list[Batch]]:
+    """Return the rows that are not too old, and a batch that lists what the others are of."""
+    column = get_storage(table).time_column
+    if table not in RAW or column is None or not rows.num_rows:
+        return rows, []
+    old = pc.fill_null(pc.less(rows.column(column), pa.scalar(oldest, pa.timestamp("us"))), False)
+    if not pc.any(old).as_py():
+        return rows, []
+    owner = next(name for name in ("device", "target", "pod") if name in rows.column_names)
+    columns = [c for c in ("cluster", "source", "namespace", owner) if c in rows.column_names]
+    reason = f"older than {oldest:%Y-%m-%d %H:%M}, from when its source was read"
+    parts: dict[tuple[str, str], list[Rejection]] = {}
+    for row in rows.filter(old).select(columns).to_pylist():
+        rejection = Rejection(table, row.get("namespace") or "", row[owner], column, reason)
+        parts.setdefault((row["cluster"], row.get("source") or ""), []).append(rejection)
+    return rows.filter(pc.invert(old)), [
+        build_batch(several, cluster=cluster, source=source, at=at)
+        for (cluster, source), several in parts.items()
+    ]
 
 
 def _put_rows(

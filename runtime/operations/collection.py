@@ -29,6 +29,7 @@ from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.prices import read_aws_rates, read_configured_rates
 from runtime.rendering.finding_tables import Progress
+from warehouse.ingest import check_times
 
 if TYPE_CHECKING:
     from collectors.doctor import CheckRow
@@ -197,7 +198,8 @@ def drain(
 
     def store() -> None:
         nonlocal added, duplicates
-        result = ingest(batches) if ingest else pipeline.ingest(warehouse, batches)
+        rows = check_times(warehouse, batches, window.start)
+        result = ingest(rows) if ingest else pipeline.ingest(warehouse, rows)
         added, duplicates = added + result.added, duplicates + result.duplicates
         batches.clear()
 

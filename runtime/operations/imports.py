@@ -90,6 +90,7 @@ class Importer:
             added=ingested.added,
             duplicates=ingested.duplicates,
             future=ingested.future,
+            old=ingested.old,
         )
 
     def backfill(self, since: str, progress: Progress) -> dict[str, Any]:

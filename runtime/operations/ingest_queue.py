@@ -22,7 +22,7 @@ import msgspec
 from fallow.errors import FallowError, TemporaryError, WarehouseError
 from fallow.tables import Batch
 from runtime.operations.spool import Spool, SpoolFile, SpoolFullError, compute_oldest_age_s
-from warehouse.ingest import IngestResult, leave_out_future
+from warehouse.ingest import IngestResult, check_times
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -88,7 +88,7 @@ class IngestQueue:
             WarehouseError: the warehouse answers and refuses these rows.
         """
         before = list(batches)
-        rows = leave_out_future(self._warehouse, before)
+        rows = check_times(self._warehouse, before)
         future = _count(before) - _count(rows)
         stored = _add(
             self.deliver() if self._waits() else IngestResult(),
@@ -113,7 +113,7 @@ class IngestQueue:
             SpoolFullError: the bound on disk is reached: the oldest rows stay, these are refused.
             TemporaryError: the disk is full.
         """
-        checked = leave_out_future(self._warehouse, batches)
+        checked = check_times(self._warehouse, batches)
         rows = [batch for batch in checked if batch.rows.num_rows]
         if not rows:
             return

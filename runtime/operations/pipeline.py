@@ -22,6 +22,7 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs
 from warehouse import dirty, work_lost
 from warehouse.allocation import write_allocations
+from warehouse.ingest import check_times
 from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
 from warehouse.stages.audit_stage import audit_stage
@@ -70,7 +71,7 @@ def run(
 ) -> PassResult:
     """Take every collector's rows through all stages for one window."""
     price(warehouse, prices)
-    stored = ingest(warehouse, collect(collectors, window))
+    stored = ingest(warehouse, check_times(warehouse, collect(collectors, window), window.start))
     buckets, failures = account(warehouse, window)
     findings = analyze(warehouse, window, analyzers).findings
     return PassResult(window, stored.added, stored.duplicates, buckets, tuple(failures), findings)

@@ -28,7 +28,7 @@ from runtime.operations.collection import MOST_ROWS, drain
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.plugin_runs import PluginRuns
 from runtime.service.metrics import SelfMetrics
-from warehouse.ingest import leave_out_future
+from warehouse.ingest import check_times
 
 if TYPE_CHECKING:
     from warehouse.ingest import IngestResult
@@ -157,7 +157,7 @@ class Sources:
 
     def queue(self, batches: Iterable[Batch]) -> "IngestResult":
         """Store rows as `store`, or keep them while PostgreSQL or S3 is away."""
-        rows = leave_out_future(self._warehouse, batches)
+        rows = check_times(self._warehouse, batches)
         return self.write(lambda: self._ingest(rows), _count(rows))
 
     def _ingest(self, batches: Sequence[Batch]) -> "IngestResult":
@@ -231,7 +231,7 @@ class Sources:
                 added = chunks[0]
             else:
                 read_batches = self._check(name, collector.collect(window), now)
-                batches = leave_out_future(self._warehouse, read_batches)
+                batches = check_times(self._warehouse, read_batches, window.start)
         except (JobInterrupted, ThreadsClosedError):
             raise
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)

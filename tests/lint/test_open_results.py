@@ -33,7 +33,7 @@ def list_open_results(text: str) -> list[int]:
 
 
 def starts_as_query(call: ast.Call) -> bool:
-    """Whether the statement is a literal that begins as a query, whose rows nobody reads."""
+    """Whether the statement is a literal that begins as a query and not as a change."""
     text = call.args[0] if call.args else None
     if isinstance(text, ast.JoinedStr):
         text = text.values[0]

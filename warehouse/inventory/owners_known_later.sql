@@ -55,11 +55,17 @@ named AS (
     SELECT * FROM siblings
 ),
 
+first_rollup AS (
+    SELECT min(r.bucket) AS first_hour
+    FROM rollup_5m AS r
+),
+
 stretches AS (
     SELECT DISTINCT
-        time_bucket(INTERVAL 1 HOUR, a.start) AS first_hour,
+        greatest(time_bucket(INTERVAL 1 HOUR, a.start), f.first_hour) AS first_hour,
         a."end" AS end_at
     FROM allocation AS a
+    CROSS JOIN first_rollup AS f
     INNER JOIN named AS n
         ON
             a.cluster = n.cluster AND a.namespace = n.namespace AND a.pod = n.pod
@@ -76,6 +82,5 @@ hours AS (
 )
 
 SELECT bucket FROM hours
-WHERE bucket >= (SELECT min(r.bucket) FROM rollup_5m AS r)
 EXCEPT
 SELECT bucket FROM unposted
