@@ -5,6 +5,7 @@ An experiment's tables may be the engine's own instead, in memory: no catalog, n
 
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ IN_MEMORY = ":memory:"
 """The catalog of a warehouse that has none."""
 COLD_TIMEOUT_S, COLD_RETRIES = 8, 1
 """A store that hangs is given up after 16 s. A request reads a part of one file, some megabytes."""
+_ABSENT = "creating a new DuckLake is explicitly disabled"
 BACKUP_LOCK = "backup.lock"
 """Held by a backup while it copies files, and by maintenance while it removes some."""
 
@@ -96,10 +98,17 @@ def locate_in_memory(settings: Settings) -> CatalogLocation:
 
 
 def connect_engine(
-    settings: Settings, where: CatalogLocation, *, write: bool, moved: bool = False
+    settings: Settings,
+    where: CatalogLocation,
+    *,
+    write: bool,
+    moved: bool = False,
+    before_creation: Callable[[], None] = lambda: None,
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection with the lake attached as `lake`, confined to the lake's files.
 
+    `before_creation` is called before a writer creates a catalog, and may refuse it by a
+    WarehouseError.
     `moved`: the data files are where the settings say, whatever the catalog says. Such a connection
     is not confined: it is for relocation only, which reads no SQL of a person.
 
@@ -126,7 +135,8 @@ def connect_engine(
         _create_secret(connection, settings)
         if write and where.remote:
             connection.execute("CALL enable_logging('HTTP')")  # `data_objects` reads it
-        _attach(connection, where, write=write, moved=moved)
+        create = before_creation if write else None
+        _attach(connection, where, moved=moved, before_creation=create)
         if not moved:
             _confine(connection, settings, where)
     except BaseException:
@@ -204,7 +214,11 @@ def _create_secret(connection: duckdb.DuckDBPyConnection, settings: Settings) ->
 
 
 def _attach(
-    connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, write: bool, moved: bool
+    connection: duckdb.DuckDBPyConnection,
+    where: CatalogLocation,
+    *,
+    moved: bool,
+    before_creation: Callable[[], None] | None,
 ) -> None:
     if where.in_memory:
         connection.execute(f"ATTACH '{IN_MEMORY}' AS lake")
@@ -214,21 +228,45 @@ def _attach(
     options = [f"DATA_PATH {quote_literal(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
     if where.embedded:
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
-    if not write:
-        options += ["CREATE_IF_NOT_EXISTS false", *([] if moved else ["READ_ONLY"])]
     if where.snapshot is not None:
         options += [f"SNAPSHOT_VERSION {where.snapshot:d}"]
     if moved:
         options += ["OVERRIDE_DATA_PATH true"]
-    attach = f"ATTACH {quote_literal('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
+    create = f"ATTACH {quote_literal('ducklake:' + where.catalog)} AS lake ({', '.join(options)}"
+    attach = f"{create}, CREATE_IF_NOT_EXISTS false)"
+    if before_creation is None:
+        access = "" if moved else ", READ_ONLY"
+        connection.execute(f"{attach.removesuffix(')')}{access})")
+    elif where.embedded and not (where.home / CATALOG_FILE).exists():
+        before_creation()  # SQLite would make an empty file of a catalog that is only tested for
+        connection.execute(f"{create})")
+    else:
+        _attach_or_create(connection, attach, f"{create})", before_creation)
+
+
+def _attach_or_create(
+    connection: duckdb.DuckDBPyConnection,
+    attach: str,
+    create: str,
+    before_creation: Callable[[], None],
+) -> None:
     try:
         connection.execute(attach)
     except duckdb.Error as error:
+        if _ABSENT not in str(error):
+            raise
+    else:
+        return
+    try:
+        before_creation()
+        connection.execute(create)
+    except (duckdb.Error, WarehouseError) as refusal:
         # When several processes open a new catalog at the same time, PostgreSQL lets one of them
         # create its tables and makes the others wait until the tables exist.
-        if where.embedded or not write or "already exists" not in str(error):
-            raise
-        connection.execute(attach)
+        try:
+            connection.execute(attach)
+        except duckdb.Error:
+            raise refusal from None
 
 
 def _confine(

@@ -6,7 +6,7 @@ the file by an equal one.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,9 @@ from fallow.settings import Settings
 from fallow.settings_groups import S3
 
 _REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+
+_CONFLICTS = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+"""Answers of a store to "only where there is none"."""
 
 ANSWER_S = 10.0
 """Seconds within which a store has to answer a first small request, from connecting to the end."""
@@ -37,6 +40,9 @@ class ColdStore(Protocol):
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""
+
+    def write(self, path: str, content: bytes, *, is_new: bool) -> bool:
+        """Make a small file appear, durable; `is_new`: only where there is none. Return whether."""
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
@@ -87,31 +93,30 @@ def locate_cold(settings: Settings) -> str:
 
 
 class ColdFolder:
-    """A local folder (or a mounted one)."""
+    """A local folder (or a mounted one); `pattern`: the names of its files."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, pattern: str = "*.parquet*") -> None:
         self.root = root
+        self._pattern = pattern
 
     def check(self) -> None:
         """Do nothing: a folder answers or its calls fail."""
 
     def put(self, staged: Path, path: str) -> None:
         """Make the staged file appear at `path`, durable, replacing what was there."""
-        final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
         # The staged file may be on another disk: copy it beside the final name, then rename it.
-        near = final.with_name(f".{final.name}.{os.getpid()}")
-        try:
-            with staged.open("rb") as source, near.open("wb") as target:
-                while block := source.read(_BLOCK):
-                    target.write(block)
-                target.flush()
-                os.fsync(target.fileno())
-            near.replace(final)
-        finally:
-            near.unlink(missing_ok=True)
-        for folder in (final.parent, *list(final.parent.parents)[:3]):
+        with staged.open("rb") as source:
+            _write_beside(Path(path), iter(lambda: source.read(_BLOCK), b""), Path.replace)
+        for folder in list(Path(path).parent.parents)[:3]:
             _sync_folder(folder)
+
+    def write(self, path: str, content: bytes, *, is_new: bool) -> bool:
+        """Make a small file appear, durable; `is_new`: only where there is none. Return whether."""
+        try:
+            _write_beside(Path(path), [content], _link_new if is_new else Path.replace)
+        except FileExistsError:
+            return False
+        return True
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
@@ -129,8 +134,37 @@ class ColdFolder:
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
         """Yield every file's path and when it was written (aware UTC)."""
-        for path in Path(self.root).rglob("*.parquet*"):
+        for path in Path(self.root).rglob(self._pattern):
             yield str(path), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _write_beside(
+    final: Path, blocks: Iterable[bytes], place: Callable[[Path, Path], object]
+) -> None:
+    """Write a file beside its final name, flush it, and let `place` give it that name."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    near = final.with_name(f".{final.name}.{os.getpid()}")
+    try:
+        with near.open("wb") as target:
+            target.writelines(blocks)
+            target.flush()
+            os.fsync(target.fileno())
+        place(near, final)
+    finally:
+        near.unlink(missing_ok=True)
+    _sync_folder(final.parent)
+
+
+def _link_new(near: Path, final: Path) -> None:
+    """Give a file its final name if nothing has it; without hard links two may be first."""
+    try:
+        os.link(near, final)
+    except FileExistsError:
+        raise
+    except OSError:
+        if final.exists():
+            raise FileExistsError(final) from None
+        near.replace(final)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -205,6 +239,23 @@ class ColdBucket:
             size = None
         if size != staged.stat().st_size:
             raise lost_object(path)
+
+    def write(self, path: str, content: bytes, *, is_new: bool) -> bool:
+        """Make a small object appear; `is_new`: only where there is none. Return whether."""
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        bucket, key = _split_address(path)
+        condition = {"IfNoneMatch": "*"} if is_new else {}
+        with self._explained():
+            try:
+                self._client().put_object(Bucket=bucket, Key=key, Body=content, **condition)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _CONFLICTS:
+                    return False
+                if not (is_new and error.response["Error"]["Code"] == "NotImplemented"):
+                    raise
+                return not self.exists(path) and self.write(path, content, is_new=False)
+        return True
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""

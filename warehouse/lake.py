@@ -9,6 +9,7 @@ takes several writing processes. Threads may share one `Warehouse`: writes take 
 runs on a cursor and a snapshot of its own.
 """
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ import pyarrow as pa
 from fallow.errors import (
     FallowError,
     ForeignWarehouseError,
+    TemporaryError,
     UnreadableDaysError,
     WarehouseError,
 )
@@ -40,12 +42,15 @@ from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
+from warehouse.place_marks import PlaceKind, PlaceMarks
 from warehouse.relocation import connect_moved
 from warehouse.small_engine import SmallEngine
 from warehouse.snapshot_reader import SnapshotReader
 from warehouse.stages.files import NewFiles
 from warehouse.views import ViewSchemas
 from warehouse.views.tiers import list_marked_days, parse_name
+
+log = logging.getLogger("fallow.warehouse")
 
 Read = TypeVar("Read")
 MOST_SNAPSHOTS = 64
@@ -87,6 +92,7 @@ class Warehouse:
         self._small = SmallEngine(settings, place)
         self._change = threading.RLock()
         self._commits = 0
+        self.marks = PlaceMarks(settings, place, self._cursor)
         self._write = write
         self._writing = False
 
@@ -98,16 +104,21 @@ class Warehouse:
         write: bool = False,
         clock: Callable[[], datetime] = get_utc_now,
         snapshot: int | None = None,
+        adopted: Collection[PlaceKind] = (),
+        claimed: str = "",
     ) -> Self:
         """Open the warehouse that the settings name; open for writing creates and migrates it.
 
-        `snapshot`: a reader sees this snapshot for good, whatever is written meanwhile.
+        `snapshot`: a reader sees this snapshot for good, whatever is written meanwhile. `adopted`:
+        places that become this warehouse's, whose files are of none or of the one with the id
+        `claimed`.
 
         Raises:
             TemporaryError: another process is writing, or PostgreSQL or S3 is not reachable.
             WarehouseError: there is none yet (reading), it is damaged, or its folder cannot be
                 written.
-            ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's.
+            ForeignWarehouseError: a newer Fallow wrote it, or the catalog is another program's, or
+                the files in its places are another warehouse's.
         """
         if not write:
             settings = catalog.limit_to_reading(settings)
@@ -125,12 +136,17 @@ class Warehouse:
             narrow_home(place.home)
             connection = None
             try:
-                connection = connect_moved(settings, place, write=write)
+                connection = connect_moved(
+                    settings, place, write=write, adopted=adopted, claimed=claimed
+                )
                 cursor = connection.cursor()
                 cursor.execute("USE lake")
                 if write:
                     with nullcontext() if place.embedded else queue_writers(connection):
-                        files.put_back()
+                        if _claim_places(
+                            PlaceMarks(settings, place, connection.cursor), adopted, claimed
+                        ):
+                            files.put_back()
                         schema.migrate_schema(cursor, place.name, files)
                 else:
                     schema.check_schema(cursor, place.name)
@@ -398,6 +414,8 @@ class Warehouse:
             finally:
                 self._writing = False
                 cursor.close()
+            if not self.place.in_memory:
+                self.marks.note_commit()
 
     def keep_dirty(self, marks: SampleMarks) -> None:
         """Keep marks that are committed; with several writing processes no process knows them."""
@@ -467,6 +485,7 @@ class Warehouse:
 
     def close(self) -> None:
         """Close the files and release the writer's lock."""
+        self.marks.note_commit(is_last=True)
         with suppress(duckdb.Error):
             self._small.close()
             self._connection.close()
@@ -505,6 +524,20 @@ class Warehouse:
                 return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise FallowError(f"the warehouse {self.place.name} is closed") from error
+
+
+def _claim_places(marks: PlaceMarks, adopted: Collection[PlaceKind], claimed: str) -> bool:
+    """Mark the data files' place; return whether files may be removed from it.
+
+    Archived files are checked when something is moved to them: their store may be away.
+    """
+    for kind in adopted:
+        marks.adopt(kind, claimed)
+    try:
+        return marks.check("data")
+    except TemporaryError as error:
+        log.warning("the data files' mark is not read", extra={"why": error.message})
+        return True
 
 
 def _check_plan(

@@ -9,8 +9,8 @@ leaves the state before or after a step, and the next call continues:
               and before a rewrite (the extension cannot compute statistics of its DOUBLE columns)
     rewrite   rewrite files with many deleted rows, without those rows
     merge     merge many small files of a partition into one sorted file
-    sweep     remove files that no snapshot has: a killed process left them. Not while a stage
-              runs: it will register such files
+    sweep     list files that no snapshot ever had, and remove those that were listed for seven
+              days (`orphans`). Not while a stage runs: it will register such files
 
 Files that a merge or a rewrite replaces stay on disk for a day, so that running queries can finish.
 Where more than `MOST_REPLACED_FILES` wait, those that were replaced over an hour ago are removed.
@@ -28,12 +28,11 @@ import msgspec
 import pyarrow as pa
 
 from fallow import tables
-from fallow.errors import TemporaryError, WarehouseError
+from fallow.errors import WarehouseError
 from fallow.sqlite_file import hold_lock
 from warehouse import schema, tiers
 from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE, refuse_special_files
-from warehouse.cold_storage import open_store
-from warehouse.data_files import is_data_file
+from warehouse.orphans import sweep_orphans
 from warehouse.stages.files import correct_partitions
 from warehouse.stages.lease import is_stage_running
 from warehouse.statements import fetch_row, fetch_rows
@@ -147,12 +146,14 @@ def compact_warehouse(
     *,
     on_step: Callable[[str], None] = lambda _: None,
     is_shared: bool = True,
+    removes_orphans: bool = False,
 ) -> CompactionResult:
     """Compact the lake and the cold tier; call `on_step` before and after each step's commit.
 
     While the cold tier's store is away, only the sweep of its files is left out. `is_shared` False:
     no other process and no query of this one reads meanwhile, so that what was replaced is removed
-    at once. A warehouse in memory has no files.
+    at once. `removes_orphans`: those that wait for a person, too. A warehouse in memory has no
+    files.
 
     Raises:
         TemporaryError: the disk is full, or the catalog is not reachable. Completed steps stay
@@ -164,8 +165,9 @@ def compact_warehouse(
     if not warehouse.place.remote:
         refuse_special_files(warehouse.place.data)
     cutoff = _compute_cutoff(warehouse) if is_shared else datetime.max.replace(tzinfo=UTC)
-    expired = _run_function(warehouse, "expire_snapshots", on_step, cutoff)
-    with _list_removals(warehouse) as is_allowed:
+    can_remove = warehouse.marks.stamp("data")
+    expired = _run_function(warehouse, "expire_snapshots", on_step, cutoff) if can_remove else 0
+    with _list_removals(warehouse, can_remove=can_remove) as is_allowed:
         removed = 0
         if is_allowed:
             removed = _run_function(warehouse, "cleanup_old_files", on_step, cutoff)
@@ -175,10 +177,11 @@ def compact_warehouse(
     _flush_inlined(warehouse, on_step)
     correct_partitions(warehouse)
     combined = _combine_all(warehouse, on_step)
-    with _list_removals(warehouse) as is_allowed:
+    with _list_removals(warehouse, can_remove=can_remove) as is_allowed:
         # A running stage will register files that no snapshot has yet.
         can_sweep = is_allowed and not is_stage_running(warehouse)
-        orphans = _sweep_orphans(warehouse, on_step) if can_sweep else 0
+        orphans = sweep_orphans(warehouse, is_approved=removes_orphans) if can_sweep else 0
+    on_step("orphans swept")
     if combined.failures:
         table, error = next(iter(combined.failures.items()))
         raise WarehouseError(
@@ -191,8 +194,11 @@ def compact_warehouse(
 
 
 @contextmanager
-def _list_removals(warehouse: "Warehouse") -> Iterator[bool]:
+def _list_removals(warehouse: "Warehouse", *, can_remove: bool) -> Iterator[bool]:
     """Yield whether files may be removed now: not while a backup copies them."""
+    if not can_remove:
+        yield False
+        return
     with hold_lock(warehouse.place.home / BACKUP_LOCK) as is_held:
         if not is_held:
             log.info("a backup is being written: the next compaction removes replaced files")
@@ -403,33 +409,3 @@ def _combine_files(
         on_step(f"{function} {table} done")
     on_step(f"{function} {table} committed")
     return sum(row[2] for row in rows), sum(row[3] for row in rows)
-
-
-def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> int:
-    call = "CALL ducklake_delete_orphaned_files('lake', older_than => $before{})"
-    before = {"before": _compute_cutoff(warehouse)}
-    with warehouse.transaction() as cursor:
-        strays = [r[0] for r in cursor.execute(call.format(", dry_run => true"), before).fetchall()]
-        _refuse_foreign(warehouse, strays)
-        if strays:
-            cursor.execute(call.format(""), before)
-    on_step("lake swept")
-    try:
-        cold_orphans = tiers.sweep_cold(warehouse, warehouse.clock())
-    except TemporaryError as error:  # the lake is compacted all the same
-        log.warning("the cold tier is not swept", extra={"why": error.message})
-        return len(strays)
-    on_step("cold tier swept")
-    return len(strays) + cold_orphans
-
-
-def _refuse_foreign(warehouse: "Warehouse", strays: list[str]) -> None:
-    """Refuse to remove files that the lake did not write, such as a cold tier in its folder."""
-    foreign = [path for path in strays if not is_data_file(path.rpartition("/")[2])]
-    if foreign:
-        raise WarehouseError(
-            f"{len(foreign)} files under {warehouse.place.data} are not the lake's, such as "
-            f"{foreign[0]}; orphans are not removed there",
-            hint="keep warehouse.data for the lake alone "
-            f"(the cold tier is {open_store(warehouse.settings).root})",
-        )

@@ -7,7 +7,9 @@ seen in its new place with its size. An archived file is known by its place belo
 root: TABLE/month=.../day=.../NAME.
 """
 
+from collections.abc import Collection
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -20,6 +22,7 @@ from warehouse.cold_storage import locate_cold, open_store
 from warehouse.data_objects import open_lake_files
 from warehouse.failures import explain_errors
 from warehouse.lock import WriterLock, queue_writers
+from warehouse.place_marks import PlaceKind, PlaceMarks, refuse_filled
 from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 
@@ -41,19 +44,26 @@ class RelocatedPart(msgspec.Struct, frozen=True):
 
 
 def connect_moved(
-    settings: Settings, place: catalog.CatalogLocation, *, write: bool
+    settings: Settings,
+    place: catalog.CatalogLocation,
+    *,
+    write: bool,
+    adopted: Collection[PlaceKind] = (),
+    claimed: str = "",
 ) -> duckdb.DuckDBPyConnection:
     """Connect the engine; an embedded warehouse that moved is relocated first.
 
     A writer has the lock already. A catalog in PostgreSQL is relocated only by the command: its
-    other processes may have other settings.
+    other processes may have other settings. A new catalog may find files only in `adopted` places.
 
     Raises:
+        ForeignWarehouseError: a place has files, and there is no catalog.
         WarehouseError: data files are missing in the new place.
         TemporaryError: a process writes under the old path.
     """
+    refuse = partial(refuse_filled, settings, place, adopted, claimed)
     try:
-        connection = catalog.connect_engine(settings, place, write=write)
+        connection = catalog.connect_engine(settings, place, write=write, before_creation=refuse)
     except duckdb.Error as error:
         if _MISMATCH not in str(error) or not place.embedded:
             raise
@@ -67,12 +77,14 @@ def connect_moved(
     return catalog.connect_engine(settings, place, write=write)
 
 
-def relocate_warehouse(settings: Settings) -> list[RelocatedPart]:
-    """Store the places that the settings name in the catalog; return what moved.
+def relocate_warehouse(settings: Settings, *, renew: bool = False) -> list[RelocatedPart]:
+    """Store the places that the settings name in the catalog, and mark them; return what moved.
 
-    Archived files that are not in the new place keep their old paths.
+    Archived files that are not in the new place keep their old paths. `renew`: the catalog is a
+    copy, which becomes a warehouse with an id of its own.
 
     Raises:
+        ForeignWarehouseError: a new place is another warehouse's.
         WarehouseError: there is no warehouse, or data files are missing in the new place.
         TemporaryError: a process is writing to an embedded warehouse.
     """
@@ -83,11 +95,16 @@ def relocate_warehouse(settings: Settings) -> list[RelocatedPart]:
             hint="copy the whole home folder, or set home to where it lies",
         )
     with explain_errors(place.name):
-        return _relocate_locked(settings, place, lock=place.embedded)
+        return _relocate_locked(settings, place, lock=place.embedded, renew=renew, mark=True)
 
 
 def _relocate_locked(
-    settings: Settings, place: catalog.CatalogLocation, *, lock: bool
+    settings: Settings,
+    place: catalog.CatalogLocation,
+    *,
+    lock: bool,
+    renew: bool = False,
+    mark: bool = False,
 ) -> list[RelocatedPart]:
     writer = WriterLock(place.home / "writer.lock")
     if lock:
@@ -96,7 +113,13 @@ def _relocate_locked(
         connection = catalog.connect_engine(settings, place, write=False, moved=True)
         try:
             with nullcontext() if place.embedded else queue_writers(connection):
-                return _relocate(connection, settings, place)
+                if renew:
+                    connection.execute(load_step("marks/renew"))
+                parts = _relocate(connection, settings, place)
+                marks = PlaceMarks(settings, place, connection.cursor)
+                for kind in ("data", "cold") if mark else ():
+                    marks.check(kind)
+                return parts
         finally:
             connection.close()
     finally:
@@ -112,6 +135,7 @@ def _relocate(
     parts = []
     # The lake's own path comes last: after an interruption the next open begins again.
     if source != place.data:
+        PlaceMarks(settings, place, connection.cursor).refuse_foreign("data")
         parts = [RelocatedPart("data", source, place.data, _check_files(cursor, place, source), 0)]
     parts += _relocate_archive(connection, settings, place)
     if source != place.data:

@@ -56,8 +56,6 @@ RAW = (
 )
 ROLLED = ("rollup_5m", "rollup_1h")
 DAY = timedelta(days=1)
-ORPHAN_AGE = timedelta(days=2)
-"""Files without a registration are removed after this: no reader's snapshot lasts so long."""
 
 
 class MoveResult(msgspec.Struct, frozen=True):
@@ -90,7 +88,7 @@ def move_to_cold(
         WarehouseError: the store refuses access.
     """
     _delete_signals(warehouse, compute_horizon(warehouse.settings.warehouse, "signal", now))
-    place = _open_reachable(warehouse)
+    place = open_reachable(warehouse)
     result = MoveResult()
     for table in (*RAW, *ROLLED):
         for day in _list_days(
@@ -104,7 +102,7 @@ def move_to_cold(
     return result
 
 
-def _open_reachable(warehouse: "Warehouse") -> ColdStore:
+def open_reachable(warehouse: "Warehouse") -> ColdStore:
     """Return the store; refuse one that is away, before anything is written for it.
 
     A folder that is not mounted would take the files, and hide them once it is mounted.
@@ -121,6 +119,7 @@ def _open_reachable(warehouse: "Warehouse") -> ColdStore:
             hint="mount the folder, or correct warehouse.cold; nothing was moved or lost",
         )
     place.check()
+    warehouse.marks.check("cold")
     return place
 
 
@@ -140,29 +139,6 @@ def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> d
     days = settings.raw_days if table in RAW else settings.warm_days
     horizon = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
     return horizon.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
-    """Remove files that no registration names, now or ever; return how many."""
-    place = _open_reachable(warehouse)
-    with warehouse.snapshot() as cursor:
-        referenced_paths = {path for _, path in read_state(warehouse, cursor).cold}
-        # The file of a restored day is old, but a query that began before the restore still reads
-        # it.
-        ends = fetch_row(
-            cursor, "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
-        )
-        referenced_paths |= {
-            row[0]
-            for row in cursor.execute(
-                "SELECT path FROM ducklake_table_deletions('lake', 'main', 'cold_file', $a, $b)",
-                dict(zip("ab", ends or (0, 0), strict=True)),
-            ).fetchall()
-        }
-    orphans = [p for p, at in place.listed() if p not in referenced_paths and now - at > ORPHAN_AGE]
-    for path in orphans:
-        place.delete(path)
-    return len(orphans)
 
 
 def count_archived_days(warehouse: "Warehouse") -> dict[str, int]:
@@ -207,6 +183,11 @@ def restore_days(
     cursor.execute(
         "DELETE FROM cold_file WHERE noun = $noun AND list_contains($paths, path)",
         {"noun": table, "paths": paths},
+    )
+    cursor.execute(  # maintenance removes the files once no snapshot reads them
+        "INSERT INTO orphan_file BY NAME SELECT unnest($paths) AS path, 'cold' AS place,"
+        " now()::TIMESTAMP AS first_seen, true AS was_named",
+        {"paths": paths},
     )
 
 

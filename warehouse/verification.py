@@ -16,6 +16,7 @@ import msgspec
 from fallow.errors import WarehouseError
 from warehouse.catalog import CATALOG_FILE, quote_literal
 from warehouse.cold_storage import ColdStore, open_store
+from warehouse.failures import explain_errors
 from warehouse.statements import fetch_row
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
@@ -55,6 +56,7 @@ def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
         TemporaryError: PostgreSQL or the object store is not reachable.
     """
     yield from verify_lake(warehouse)
+    yield from _check_places(warehouse)
     archived = _list_registered(warehouse)
     place = open_store(warehouse.settings)
     for table in sorted({file.table for file in archived}):
@@ -71,6 +73,24 @@ def verify_lake(warehouse: "Warehouse") -> Iterator[ReadCheck]:
             rows.setdefault(table, {})[name] = count
     for table in sorted(rows):
         yield from _check_table(warehouse, table, rows[table])
+
+
+def _check_places(warehouse: "Warehouse") -> Iterator[ReadCheck]:
+    """Count the files that no snapshot has, and the snapshots' files that are not there."""
+    marks = warehouse.marks
+    is_behind = marks.is_behind()
+    with explain_errors(warehouse.place.name):
+        before = marks.list_named("data", retired=False)  # files come and go meanwhile
+        on_disk = {path for path, _ in marks.stores["data"].listed() if "/main/" in path}
+        named, after = marks.list_named("data"), marks.list_named("data", retired=False)
+    behind = "; the catalog is older than the files" if is_behind else ""
+    extra = f"{len(on_disk - named)} that were not committed, or whose catalog is another one"
+    yield ReadCheck("files without a snapshot", ok=not is_behind, detail=extra + behind)
+    missing = sorted((before & after) - on_disk)
+    example = f", such as {missing[0]}: {_REPAIR_HINT}" if missing else ""
+    yield ReadCheck(
+        "snapshots without a file", ok=not missing, detail=f"{len(missing)} files{example}"
+    )
 
 
 def _check_catalog(path: Path) -> ReadCheck:

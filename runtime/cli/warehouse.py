@@ -4,12 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
+from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.cli.query_limits import limit_query
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
 from warehouse.audits import format_banner
 from warehouse.lake import Warehouse
+from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
 from warehouse.stages.audit_stage import audit_due
 from warehouse.tiers import move_to_cold
@@ -22,6 +24,7 @@ def register(app: typer.Typer) -> None:
     command(group, "compact")(compact)
     command(group, "upgrade")(upgrade)
     command(group, "relocate")(relocate)
+    command(group, "adopt")(adopt)
     command(group, "verify")(verify)
     command(group, "query")(query)
 
@@ -32,14 +35,22 @@ def status(run: CommandRun) -> None:
         run.data(maintenance.read_status(warehouse), noun="status")
 
 
-def compact(run: CommandRun) -> None:
+def compact(
+    run: CommandRun,
+    *,
+    remove_orphans: Annotated[
+        bool,
+        typer.Option("--remove-orphans", help="also remove the files that wait for a person"),
+    ] = False,
+) -> None:
     """Move old rows to their tier, merge small files, drop unreferenced ones, audit due hours."""
     with run.warehouse(run.settings(), write=True) as warehouse:
         try:
             moved = move_to_cold(warehouse, run.now())
             run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
         finally:  # the lake is compacted while the cold tier is away, too
-            run.say(str(maintenance.compact_warehouse(warehouse)))
+            result = maintenance.compact_warehouse(warehouse, removes_orphans=remove_orphans)
+            run.say(str(result))
         if fault := format_banner(audit_due(warehouse)):
             run.say(fault)
         run.data(maintenance.read_status(warehouse), noun="status")
@@ -84,6 +95,38 @@ def _describe_part(part: RelocatedPart) -> dict[str, Any]:
         "files": part.files,
         "missing": part.missing,
     }
+
+
+def adopt(
+    run: CommandRun,
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="PLACE...", help="data, cold or queue, of the settings"),
+    ],
+    *,
+    source: Annotated[
+        str, typer.Option("--from", metavar="ID", help="the warehouse whose mark a place has")
+    ] = "",
+) -> None:
+    """Take places with files of another or an unknown warehouse for this one.
+
+    A place with another warehouse's mark needs its id: it must not be in use any more. Files that
+    this catalog does not name are listed for seven days (`orphan_file`), and many of them are
+    removed only by `fallow warehouse compact --remove-orphans`.
+    """
+    kinds = [kind for kind in KINDS if kind in places]
+    if unknown := sorted(set(places) - set(kinds)):
+        raise UsageError(f"{unknown[0]!r} is no place", hint=f"write one of {', '.join(KINDS)}")
+    settings = run.settings()
+    with Warehouse.open(
+        settings, write=True, clock=run.now, adopted=kinds, claimed=source
+    ) as warehouse:
+        rows = [
+            {"place": kind, "path": warehouse.marks.stores[kind].root, "warehouse": mark.warehouse}
+            for kind in kinds
+            if (mark := read_mark(warehouse.marks.stores[kind]))
+        ]
+    run.data(rows, noun="places")
 
 
 def verify(run: CommandRun) -> int:

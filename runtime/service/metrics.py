@@ -32,6 +32,7 @@ from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
+from warehouse.orphans import count_orphans
 from warehouse.queue.records import WayKind
 
 if TYPE_CHECKING:
@@ -331,7 +332,12 @@ class SelfMetrics:
             self._of("dashboard_starts").inc()
 
     def record_tiers(self, warehouse: "Warehouse", now: datetime) -> None:
-        """Record the tiers' sizes and ages."""
+        """Record the tiers' sizes and ages, and what waits for its removal."""
+        orphans = count_orphans(warehouse)
+        by_wait = {"age": orphans.listed - orphans.for_person, "person": orphans.for_person}
+        for wait, count in by_wait.items():
+            self._of("warehouse_orphans").labels(wait).set(count)
+        self._of("warehouse_behind").set(warehouse.marks.is_behind())
         rows = maintenance.read_status(warehouse).to_pylist()
         for tier in {row["tier"] for row in rows}:
             lying = [row for row in rows if row["tier"] == tier]

@@ -91,11 +91,13 @@ def open_queue(
 
     Raises:
         TemporaryError: another process has the queue's folder.
+        ForeignWarehouseError: the rows that wait are another warehouse's.
     """
     place = warehouse.place
     if ServiceRole.collector not in roles or (place.embedded and not place.remote):
         yield None
         return
+    warehouse.marks.check("queue")
     wanted = settings.warehouse
     with Spool(place.home / FOLDER, int(wanted.queue_bytes)) as spool:
         queue = IngestQueue(warehouse, spool, most_rows=wanted.queue_rows, observe=observe)

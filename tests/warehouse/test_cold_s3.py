@@ -13,6 +13,7 @@ from tests.servers import s3
 from warehouse import maintenance, tiers
 from warehouse.cold_storage import create_s3_client, open_store
 from warehouse.lake import Warehouse
+from warehouse.place_marks import MARK
 from warehouse.relocation import relocate_warehouse
 from warehouse.verification import verify_warehouse
 
@@ -66,7 +67,8 @@ def test_one_query_crosses_from_the_lake_to_s3(
         assert (moved.files, moved.rows) == (3, 6)
         paths = wh.query("SELECT path FROM cold_file")["path"].to_pylist()
         assert all(p.startswith("s3://cold/fallow/sample/month=2026-11/day=") for p in paths)
-        assert sorted(p for p, _ in open_store(settings).listed()) == sorted(paths)
+        mark = f"s3://cold/fallow/{MARK}"
+        assert sorted(p for p, _ in open_store(settings).listed()) == sorted([mark, *paths])
         assert wh.query("FROM sample ORDER BY ts").equals(before)
     with Warehouse.open(settings) as reader:
         mean = reader.query("SELECT avg(gpu_util_pct) AS x FROM sample")

@@ -23,6 +23,7 @@ from warehouse.cold_storage import ColdBucket
 from warehouse.data_files import SECOND_NAMES
 from warehouse.data_objects import DataObjects
 from warehouse.lake import Warehouse
+from warehouse.place_marks import MARK
 from warehouse.runners.local import LocalRunner
 from warehouse.stages.rollup_stage import roll_up_stage
 from warehouse.steps import load_step
@@ -78,7 +79,7 @@ def list_objects(settings: Settings) -> set[str]:
     """Return the paths of all objects below the data."""
     root = settings.warehouse.data
     store = ColdBucket(root, settings.warehouse.s3)
-    return {address.removeprefix(f"{root}/") for address, _ in store.listed()}
+    return {address.removeprefix(f"{root}/") for address, _ in store.listed()} - {MARK}
 
 
 def list_named(warehouse: Warehouse) -> set[str]:

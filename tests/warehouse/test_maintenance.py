@@ -274,15 +274,19 @@ def test_status_opens_no_data_file(wh: Warehouse, now: datetime) -> None:
     assert rows["catalog"]["table"] == f"snapshots, schema {schema.get_current()}"
 
 
-def test_orphans_go_after_a_day_and_the_living_stay(wh: Warehouse, clock: Clock) -> None:
+def test_orphans_go_after_a_week_and_the_living_stay(wh: Warehouse, clock: Clock) -> None:
     before = everything(wh)
     kept = sorted(on_disk(wh))
     orphan = kept[0].with_name("ducklake-01a1fdeb-ca50-74ae-b2fe-b9cd98f4cbdc.parquet")
     shutil.copy(kept[0], orphan)
-    assert maintenance.compact_warehouse(wh).orphans == 0
-    clock.ahead = timedelta(days=2)
+    for days, listed in ((0, 0), (3, 1), (9, 1)):
+        clock.ahead = timedelta(days=days)
+        assert maintenance.compact_warehouse(wh).orphans == 0
+        assert wh.query("FROM orphan_file").num_rows == listed
+    clock.ahead = timedelta(days=11)
     assert maintenance.compact_warehouse(wh).orphans == 1
     assert not orphan.exists()
+    assert wh.query("FROM orphan_file").num_rows == 0
     assert everything(wh).equals(before)
 
 

@@ -71,7 +71,7 @@ def test_a_killed_driver_of_a_roll_up_leaves_nothing_and_the_next_run_is_whole(
         assert roll_up_stage(wh, InProcess()) > 0
         assert_equal(whole[0], read_rolled(wh))
         ahead = datetime.now(UTC)
-        for days, orphans in ((1, False), (3, True)):
+        for days, orphans in ((1, False), (3, False), (11, True)):
             wh.clock = lambda days=days: ahead + timedelta(days=days)  # type: ignore[misc]
             assert (maintenance.compact_warehouse(wh).orphans > 0) is orphans
         assert_equal(whole[0], read_rolled(wh))

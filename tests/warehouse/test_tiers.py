@@ -1,6 +1,5 @@
 """A tier move never hides a row and never doubles one, wherever it is interrupted."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import tiers
 from warehouse.lake import Warehouse
+from warehouse.orphans import OrphanCounts, count_orphans, sweep_orphans
 from warehouse.rollup import roll_up
 
 STEPS = ("copied", "put", "verified", "registered", "deleted", "committed")
@@ -218,16 +218,19 @@ def test_only_the_months_asked_for_are_opened(wh: Warehouse, now: datetime) -> N
     assert rows["x"][0].as_py() is not None
 
 
-def test_orphans_are_swept_after_a_while(wh: Warehouse, now: datetime) -> None:
+def test_an_archived_file_that_was_never_named_waits_for_a_person(
+    wh: Warehouse, now: datetime
+) -> None:
     tiers.move_to_cold(wh, now)
     before = everything(wh)
     kept = [Path(p) for p in wh.query("SELECT path FROM cold_file")["path"].to_pylist()]
     orphan = kept[0].with_name("sample-20261110-0000-0.parquet")
     orphan.write_bytes(b"left by a crash")
-    assert tiers.sweep_cold(wh, datetime.now(UTC)) == 0
-    long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
-    for path in (*kept, orphan):
-        os.utime(path, (long_ago, long_ago))
-    assert tiers.sweep_cold(wh, datetime.now(UTC)) == 1
+    start = datetime.now(UTC)
+    for days in (0, 3, 20):
+        wh.clock = lambda days=days: start + timedelta(days=days)  # type: ignore[misc]
+        assert sweep_orphans(wh) == 0
+    assert count_orphans(wh) == OrphanCounts(1, 1, str(orphan))
+    assert sweep_orphans(wh, is_approved=True) == 1
     assert not orphan.exists()
     assert everything(wh).equals(before)

@@ -115,6 +115,7 @@ def _check_warehouse(
     try:
         with opening() as warehouse:
             yield storage.check_warehouse(warehouse)
+            yield from storage.check_places(warehouse)
             yield from storage.check_archive(warehouse)
             yield from shards.check_shards(warehouse, only)
             yield from prices.check_unpriced(warehouse, now)

@@ -16,6 +16,7 @@ from runtime.operations.doctor.fault import build_fault_row
 from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from warehouse import catalog, maintenance, tiers
 from warehouse.cold_storage import ColdBucket
+from warehouse.orphans import count_orphans
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -122,6 +123,25 @@ def check_warehouse(warehouse: "Warehouse") -> CheckRow:
     ):
         return CheckRow("warehouse", "ok", finding)
     return CheckRow("warehouse", "warn", finding, "fallow warehouse compact; `fallow up` does so")
+
+
+def check_places(warehouse: "Warehouse") -> Iterator[CheckRow]:
+    """Return a catalog that is older than its files, and the files that no snapshot has."""
+    if warehouse.marks.is_behind():
+        finding = f"the catalog of {warehouse.place.name} is older than its files, or a copy"
+        step = "restore the newest one; if there is none: fallow warehouse adopt data"
+        yield CheckRow("catalog", "bad", f"{finding}: no file is removed", step)
+    counts = count_orphans(warehouse)
+    if counts.listed:
+        finding = (
+            f"{counts.listed} files that no snapshot has, such as {counts.example}; "
+            f"{counts.for_person} of them wait for a person"
+        )
+        step = (
+            'fallow warehouse query "FROM orphan_file" lists them; if the catalog is the right '
+            "one: fallow warehouse compact --remove-orphans"
+        )
+        yield CheckRow("orphans", "warn" if counts.for_person else "ok", finding, step)
 
 
 def check_archive(warehouse: "Warehouse") -> Iterator[CheckRow]:

@@ -86,7 +86,7 @@ def restore_backup(
         if (staging / CATALOG_COPY).is_file():
             restore_catalog(settings, staging / CATALOG_COPY)
     if any(file.name in (CATALOG_FILE, CATALOG_COPY) for file in manifest.files):
-        relocate_warehouse(settings)
+        relocate_warehouse(settings, renew=True)
         with Warehouse.open(settings) as warehouse:
             damaged = [check for check in verify_warehouse(warehouse) if not check.ok]
         if damaged:

@@ -1,0 +1,1 @@
+-- The table `orphan_file`: files that nothing names, and replaced archived files.
