@@ -4,10 +4,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fallow.protocols import Views
+from fallow.rejections import Rejection, build_batch
 from fallow.resources import read_table
-from fallow.tables import get_schema
+from fallow.tables import Batch, get_schema
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS, compose_query
 
@@ -21,6 +23,8 @@ STEPS = (
         for name in (
             "lives",
             "seen",
+            "misplaced",
+            "named",
             "matched",
             "mixed",
             "islands",
@@ -39,6 +43,7 @@ STEPS = (
             "charged",
             "crowded",
             "fitted",
+            "refused",
             "allocated",
         )
     ),
@@ -52,14 +57,42 @@ def write_allocations(wh: "Warehouse", window: Window) -> int:
     Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact. Time
     slicing, and use above the request, are estimates. The shares of one device never sum to more
     than 1 at any time. A second run, or a run over an overlapping window, gives the same rows.
+    Claims that take nothing become `rejection` rows.
     """
-    rows = derive_allocations(wh, window)
+    rows, refused = _split(_derive_claims(wh, window))
     wh.replace("allocation", rows, TOUCHING, window.bounds())
+    if refused.num_rows:
+        wh.ingest(_build_rejections(refused, window))
     return int(rows.num_rows)
 
 
 def derive_allocations(views: Views, window: Window) -> pa.Table:
     """Return the `allocation` rows of the window, as `write_allocations` would write them."""
+    return _split(_derive_claims(views, window))[0]
+
+
+def _split(claims: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the claims that hold a device, and those that take nothing."""
+    is_refused = pc.equal(claims["attribution"], "refused")
+    return claims.filter(pc.invert(is_refused)), claims.filter(is_refused)
+
+
+def _build_rejections(refused: pa.Table, window: Window) -> list[Batch]:
+    by_cluster: dict[str, list[Rejection]] = {}
+    for row in refused.to_pylist():
+        reason = f"an exporter or annotation gives it {row['device']}: {row['rule']}"
+        by_cluster.setdefault(row["cluster"], []).append(
+            Rejection(
+                "allocation", row["namespace"], row["pod"], "device", reason, uid=row["pod_uid"]
+            )
+        )
+    return [
+        build_batch(rejections, cluster=cluster, source="warehouse", at=window.end)
+        for cluster, rejections in by_cluster.items()
+    ]
+
+
+def _derive_claims(views: Views, window: Window) -> pa.Table:
     namespaces, labels = _read_exporters()
     rows = views.query(
         compose_query(STEPS),

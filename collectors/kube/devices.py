@@ -16,7 +16,7 @@ from collectors.kube.shapes import CustomObject, Meta
 from fallow.errors import UNREADABLE_JSON
 
 HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
-HAMI_REGISTERED = re.compile(r"^hami\.io/node-.*-register$")
+HAMI_REGISTERED = re.compile(r"^hami\.io/node-(.*-register|register-.*)$")
 _HAMI_FIELDS = 4
 _LEGACY_FIELDS = 7
 _PERCENT = 100
@@ -31,6 +31,8 @@ class PodDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     profile: str | None = None
     memory_bytes: int | None = None
+    estimated: bool = False
+    """No register of the node has the device."""
 
 
 class HamiDevice(msgspec.Struct, frozen=True):
@@ -77,12 +79,12 @@ def _parse_register(text: str) -> list[HamiDevice]:
 
 
 def read_hami_devices(
-    annotations: Mapping[str, str] | None, memory_mib: Mapping[str, float]
+    annotations: Mapping[str, str] | None, register: Mapping[str, float]
 ) -> list[PodDevice]:
     """Return what HAMi allocated to a pod: `UUID,type,memMB,cores:` per device, `;` per container.
 
-    The share is the greater of the core share and the memory share (memory by UUID in
-    `memory_mib`). A device that several containers use has the sum of their shares, at most 1.
+    The share is the greater of the core share and the memory share (`register`: the node's devices
+    with their MiB). A device that several containers use has the sum of their shares, at most 1.
     """
     annotation_map = annotations or {}
     if annotation_map.get("hami.io/bind-phase") == "failed":
@@ -96,7 +98,7 @@ def read_hami_devices(
             continue
         uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
         mib, cores = _parse_number(fields[2]), _parse_number(fields[3])
-        total = memory_mib.get(uuid) or math.inf  # unknown memory does not limit the share
+        total = register.get(uuid) or math.inf  # unknown memory does not limit the share
         shares_known = max(cores / _PERCENT, mib / total)
         memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
         if shares_known:
@@ -104,8 +106,21 @@ def read_hami_devices(
         else:
             shares.setdefault(uuid, None)
     return [
-        PodDevice(uuid, share, "hami", memory_bytes=memory[uuid] or None)
+        PodDevice(
+            uuid, share, "hami", memory_bytes=memory[uuid] or None, estimated=uuid not in register
+        )
         for uuid, share in shares.items()
+    ]
+
+
+def limit_shares(devices: list[PodDevice], limit: float) -> list[PodDevice]:
+    """Return the devices with shares that sum to at most `limit`; a share not known is 1."""
+    total = sum(1.0 if d.share is None else d.share for d in devices)
+    if total <= limit + 1e-9:
+        return devices
+    return [
+        msgspec.structs.replace(d, share=(1.0 if d.share is None else d.share) * limit / total)
+        for d in devices
     ]
 
 
@@ -125,13 +140,17 @@ class Dra:
         self, slices: Iterable[CustomObject] = (), claims: Iterable[CustomObject] = ()
     ) -> None:
         self._offered = _slice_devices(slices)
-        self._by_pod: dict[str, list[PodDevice]] = {}
+        self._by_pod: dict[str, list[tuple[PodDevice, str | None]]] = {}
         for claim in claims:
             self._read(claim)
 
-    def devices(self, pod: Meta) -> list[PodDevice]:
-        """Return the devices of one pod."""
-        return self._by_pod.get(pod.uid, [])
+    def devices(self, pod: Meta, node: str | None) -> list[PodDevice]:
+        """Return the devices of one pod, without those that a slice offers on another node."""
+        return [
+            device
+            for device, offered_on in self._by_pod.get(pod.uid, ())
+            if not node or offered_on in {None, node}
+        ]
 
     def on_node(self, node: str) -> list[SliceDevice]:
         """Return the devices that a node's slices offer, instances included."""
@@ -157,7 +176,7 @@ class Dra:
                 profile=slice_device.profile,
             )
             for uid in users:
-                self._by_pod.setdefault(uid, []).append(device)
+                self._by_pod.setdefault(uid, []).append((device, slice_device.node))
 
 
 def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[Any, Any, Any], SliceDevice]:

@@ -39,6 +39,7 @@ from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
 from fallow.kube.api_objects import ApiObject
 from fallow.protections import select_protections
+from fallow.rejections import build_batch
 from fallow.tables import Batch
 
 COMMAND = "kubectl get nodes,pods -A -o json > dump.json"
@@ -148,8 +149,9 @@ def import_kubectl(
             for name, g in gpus_by_node.items()
             if g.sharing in SHARED and g.replicas
         },
-        memory_mib={
-            d.id: d.devmem for n in nodes for d in read_hami_register(n.metadata.annotations)
+        registers={
+            n.metadata.name: {d.id: d.devmem for d in read_hami_register(n.metadata.annotations)}
+            for n in nodes
         },
         queues=_read_queues(dump),
         dra=dra,
@@ -169,6 +171,7 @@ def import_kubectl(
         "disruption_budget", (build_budget_row(b, cluster=cluster, now=now) for b in budgets)
     )
     yield from build_batches("event", _list_events(dump, cluster))
+    yield build_batch(context.refused, cluster=cluster, source="kubectl", at=now)
     row = build_scrape_row(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
     )

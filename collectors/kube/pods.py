@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from collectors.inventory import document
+from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
-from collectors.kube.devices import Dra, PodDevice, read_hami_devices
+from collectors.kube.devices import Dra, PodDevice
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
 from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
@@ -21,6 +22,7 @@ from fallow.kube.pod_requests import Amounts
 from fallow.kube.quantities import parse_milli, parse_quantity, parse_whole
 from fallow.protections import NAMESPACE, OWNERS, select_protections
 from fallow.redaction import redact
+from fallow.rejections import Rejection
 from fallow.stored_annotations import (
     AFFINITY,
     CLAIMS,
@@ -34,6 +36,7 @@ from fallow.stored_annotations import (
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
+DEFAULT = "default-scheduler"
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
 LONGEST_MESSAGE = 1024
@@ -47,8 +50,9 @@ _MIB = 2**20
 class PodContext(msgspec.Struct, frozen=True):
     """What a pod's row needs from other objects.
 
-    `replicas`: the shares per GPU of each time-slicing node. `memory_mib`: each HAMi device's
-    memory. `namespaces`: their labels. `protections`: what the table of protections names on
+    `replicas`: the shares per GPU of each time-slicing node. `registers`: the devices that HAMi
+    registered on each node, with their MiB. `refused` gets the claims that take nothing.
+    `namespaces`: their labels. `protections`: what the table of protections names on
     namespaces. `resolve` returns a pod's topmost owner.
     """
 
@@ -59,7 +63,8 @@ class PodContext(msgspec.Struct, frozen=True):
     namespaces: Mapping[str, Mapping[str, str]] = {}
     protections: Mapping[str, Mapping[str, str]] = {}
     replicas: Mapping[str, int] = {}
-    memory_mib: Mapping[str, float] = {}
+    registers: Mapping[str, Mapping[str, float]] = {}
+    refused: list[Rejection] = msgspec.field(default_factory=list)
     queues: Queues = msgspec.field(default_factory=Queues)
     dra: Dra = msgspec.field(default_factory=Dra)
 
@@ -68,8 +73,9 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
     """Return one row of the `pod` table; an owner that cannot be resolved is null."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     requested_amounts, capped = sum_requests(spec), sum_limits(spec)
-    devices = [*context.dra.devices(meta), *read_hami_devices(meta.annotations, context.memory_mib)]
     owner, top, now = find_controller(meta), context.resolve(meta), context.now()
+    devices, refused = read_devices(pod, requested_amounts, context.dra, context.registers)
+    context.refused.extend(refused)
     return {
         "cluster": context.cluster,
         "uid": meta.uid,
@@ -224,7 +230,8 @@ def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
         parse_quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
     )
     memory = parse_quantity(annotation_map[KAI_MEMORY]) if KAI_MEMORY in annotation_map else None
-    if fraction is not None or memory is not None:
+    # The default scheduler gives no fraction: without KAI's the annotation is only a text.
+    if (fraction is not None or memory is not None) and pod.spec.scheduler_name != DEFAULT:
         return {
             "gpu_resource": "nvidia.com/gpu",
             "gpu_request": None if fraction is None else float(fraction * count),
@@ -235,7 +242,8 @@ def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
             "gpu_resource": f"claim/{devices[0].source}",
             "gpu_request": _count_claimed_gpus(devices),
         }
-    return {"gpu_request": 0.0}
+    # A claim whose devices are not known may be one of GPUs.
+    return {"gpu_request": None if pod.spec.resource_claims else 0.0}
 
 
 def _count_claimed_gpus(devices: Sequence[PodDevice]) -> float:

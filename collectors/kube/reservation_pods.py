@@ -51,7 +51,11 @@ def remap(rows: Iterable[tuple[Meta, dict[str, Any]]]) -> list[dict[str, Any]]:
     A holder with exactly one user takes over that user's workload; with several it has none.
     """
     pairs = list(rows)
-    holders = {g: (m, r) for m, r in pairs if is_holder(m) for g in find_groups(m)}
+    # Anybody may write the annotation and the label: a holder requests a GPU, and those in KAI's
+    # own namespaces come last, so that they win.
+    reserving = [(m, r) for m, r in pairs if is_holder(m) and r.get("gpu_resource")]
+    reserving.sort(key=lambda pair: pair[0].namespace in HOLDER_NAMESPACES)
+    holders = {g: (m, r) for m, r in reserving for g in find_groups(m)}
     users: dict[str, list[tuple[Meta, dict[str, Any]]]] = {}
     for meta, row in pairs:
         if not is_holder(meta):
@@ -71,7 +75,8 @@ def remap(rows: Iterable[tuple[Meta, dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _give(meta: Meta, row: dict[str, Any], holder: tuple[Meta, dict[str, Any]] | None) -> None:
-    if holder is None:
+    # Only a pod that requests a fraction, on the node of the GPU, uses it.
+    if holder is None or not row.get("gpu_resource") or holder[1]["node"] != row["node"]:
         return
     member, _ = holder
     uuid = (member.annotations or {}).get(RESERVED, "")
@@ -79,7 +84,8 @@ def _give(meta: Meta, row: dict[str, Any], holder: tuple[Meta, dict[str, Any]] |
     if not uuid or uuid == "-1":  # the holder has no GPU yet
         return
     fraction = parse_quantity((meta.annotations or {}).get(KAI_FRACTION, ""))
-    device = PodDevice(uuid, None if fraction is None else float(fraction), "kai")
+    share = None if fraction is None else float(fraction)
+    device = PodDevice(uuid, share, "kai", estimated=member.namespace not in HOLDER_NAMESPACES)
     devices = msgspec.json.decode(row["devices"] or "[]", type=list[PodDevice])
     row["devices"] = build_devices_document([*(d for d in devices if d.device != uuid), device])
 

@@ -231,6 +231,8 @@ class PodSpec(ApiObject, frozen=True):
     tolerations: list[Toleration] | None = None
     priority: int | None = None
     preemption_policy: str | None = None
+    scheduler_name: str = ""
+    resource_claims: list[dict[str, Any]] | None = None
 
 
 class TerminatedState(ApiObject, frozen=True):

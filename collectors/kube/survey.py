@@ -42,6 +42,7 @@ from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
 from fallow.protections import select_protections
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)
@@ -79,7 +80,8 @@ class Survey:
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._protections: dict[str, dict[str, str]] = {}
         self._replicas: dict[str, int] = {}
-        self._memory_mib: dict[str, float] = {}
+        self._registers: dict[str, dict[str, float]] = {}
+        self._refused: list[Rejection] = []
         self._queues = Queues()
         self._dra = Dra()
         self._addresses: dict[str, str] = {}
@@ -106,6 +108,9 @@ class Survey:
         yield from build_batches("quota", self._quotas())
         yield from build_batches("disruption_budget", self._budgets())
         yield from build_batches("event", self._events())
+        yield build_batch(
+            self._refused, cluster=self._cluster, source="kubernetes", at=self._clock()
+        )
 
     def prepare(self) -> None:
         """Read what the rows of nodes and pods refer to: claims, namespaces, queues."""
@@ -174,8 +179,8 @@ class Survey:
             self._replicas[name] = gpus_of_node.replicas
         else:
             self._replicas.pop(name, None)
-        for device in read_hami_register(node.metadata.annotations):
-            self._memory_mib[device.id] = device.devmem
+        registered = read_hami_register(node.metadata.annotations)
+        self._registers[name] = {device.id: device.devmem for device in registered}
         if gpus_of_node.count:
             self._gpu_nodes.add(name)
         return build_node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
@@ -204,7 +209,8 @@ class Survey:
             namespaces=self._namespaces,
             protections=self._protections,
             replicas=self._replicas,
-            memory_mib=self._memory_mib,
+            registers=self._registers,
+            refused=self._refused,
             queues=self._queues,
             dra=self._dra,
         )

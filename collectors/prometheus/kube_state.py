@@ -180,6 +180,8 @@ def build_pod_rows(
             other_pods.append((key, pod))
             continue
         row = _build_pod_row(state, key, pod, context)
+        if not row.get("gpu_resource"):  # these series do not have DRA's claims
+            row["gpu_request"] = None
         if row["workload"]:
             workloads.add((row["namespace"], row["workload_kind"], row["workload"]))
         yield row

@@ -27,7 +27,9 @@ def write_dump(path: Path, annotations: Mapping[str, str], pods: int, indent: in
         file.write('{"apiVersion": "v1", "kind": "List", "items": [')
         for n in range(pods):
             meta = {"name": f"p{n}", "namespace": "ns", "uid": f"u{n}", "annotations": annotations}
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": []}}
+            main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1000"}}}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+            pod["spec"] = {"containers": [main]}
             file.write(("," if n else "") + json.dumps(pod, indent=indent))
         file.write("]}")
     return path

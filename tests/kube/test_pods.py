@@ -12,6 +12,7 @@ from collectors.kube.owners import TopOwner
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
+from fallow.rejections import Rejection
 from tests.kube.objects import Object, as_pod, pod
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -101,7 +102,8 @@ def test_kai_fractions_ask_without_a_resource(
 
 def test_hami_devices_carry_the_greater_share() -> None:
     words = {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,4096,10:GPU-2,NVIDIA,1024,50:;;"}
-    found = row(pod(annotations=words), memory_mib={"GPU-1": 16384, "GPU-2": 16384})
+    register = {"n0": {"GPU-1": 16384, "GPU-2": 16384}}
+    found = row(pod(annotations=words, limits={"nvidia.com/gpu": "2"}), registers=register)
     devices = json.loads(found["devices"])
     assert [(d["device"], d["share"]) for d in devices] == [("GPU-1", 0.25), ("GPU-2", 0.5)]
     assert devices[0]["memory_bytes"] == 4096 * 2**20
@@ -132,7 +134,8 @@ def test_hami_devices_carry_the_greater_share() -> None:
     ],
 )
 def test_hami_annotations_in_all_their_forms(words: Any, expected: Any) -> None:
-    devices = json.loads(row(pod(annotations=words))["devices"] or "[]")
+    found = row(pod(annotations=words, limits={"nvidia.com/gpu": "1"}))["devices"]
+    devices = json.loads(found or "[]")
     assert [(d["device"], d.get("share")) for d in devices] == expected
 
 
@@ -177,6 +180,36 @@ def test_claims_name_devices_by_uuid(basic: bool) -> None:
     ]
     assert found["gpu_request"] == pytest.approx(1 + 2 / 7)
     assert found["gpu_resource"] == "claim/dra"
+
+
+@pytest.mark.parametrize(
+    ("registers", "limits", "expected", "reason"),
+    [
+        ({}, {}, None, "requests no GPU"),
+        ({"n0": {"GPU-2": 81920}}, {"nvidia.com/gpu": "1"}, None, "no device of its node n0"),
+        ({"n1": {"GPU-1": 81920}}, {"nvidia.com/gpu": "1"}, None, "no device of its node n0"),
+        ({"n0": {"GPU-1": 81920}}, {"nvidia.com/gpu": "1"}, (1.0, None), ""),
+        ({}, {"nvidia.com/gpu": "1"}, (1.0, True), ""),
+        # what the annotation gives beyond the request
+        ({}, {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "25"}, (0.25, True), ""),
+        (
+            {"n0": {"GPU-1": 81920}},
+            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "20480"},
+            (0.25, None),
+            "",
+        ),
+    ],
+)
+def test_hamis_annotation_needs_a_request_and_a_device_of_its_node(
+    registers: Any, limits: Any, expected: Any, reason: str
+) -> None:
+    refused: list[Rejection] = []
+    words = {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,81920,100:;"}
+    item = pod(annotations=words, limits=limits)
+    devices = json.loads(row(item, registers=registers, refused=refused)["devices"] or "[]")
+    found = [(d["share"], d.get("estimated")) for d in devices]
+    assert found == ([] if expected is None else [expected])
+    assert [reason in one.reason for one in refused] == [True] * bool(reason)
 
 
 def test_a_claim_of_several_pods_says_no_share() -> None:

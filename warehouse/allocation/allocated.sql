@@ -1,5 +1,6 @@
 -- The result: the window's claims together with the rows that the table already has before and
--- after the window. Stretches that touch each other become one row.
+-- after the window. Stretches that touch each other become one row. Claims that take nothing
+-- follow, with their reason as the rule.
 WITH rows_outside AS (
     SELECT * REPLACE (least("end", $since) AS "end")
     FROM allocation
@@ -84,3 +85,19 @@ SELECT
     rule
 FROM numbered
 GROUP BY cluster, device, pod_uid, share, attribution, rule, stretch
+UNION ALL
+SELECT
+    cluster,
+    device,
+    uid AS pod_uid,
+    $until AS start,
+    $until AS "end",
+    namespace,
+    pod,
+    null AS workload_kind,
+    null AS workload,
+    null AS team,
+    0 AS share,
+    'refused' AS attribution,
+    refusal AS rule
+FROM refused

@@ -9,6 +9,7 @@ SELECT
     greatest(start_at, $since) AS start_at,
     least(end_at, $until) AS end_at,
     share,
+    turn,
     rule
 FROM evidence
 WHERE greatest(start_at, $since) < least(end_at, $until)

@@ -45,6 +45,7 @@ SELECT
     c.workload,
     c.team,
     c.share,
+    c.turn,
     c.attribution,
     c.rule
 FROM claims AS c
@@ -63,6 +64,7 @@ SELECT
     h.workload,
     h.team,
     coalesce(b.used, h.share) AS share,
+    h.turn,
     CASE WHEN b.used IS null THEN h.attribution ELSE 'estimated' END AS attribution,
     CASE WHEN b.used IS null THEN h.rule ELSE 'usage' END AS rule
 FROM by_hour AS h

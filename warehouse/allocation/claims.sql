@@ -47,13 +47,14 @@ SELECT
     coalesce(workload, pod) AS workload,
     coalesce(team, namespace) AS team,
     CASE WHEN requested_share > 0 THEN least(1, requested_share) ELSE 1 END AS share,
+    turn,
     CASE
-        WHEN rule IN ('request', 'time-slicing') THEN 'estimated'
+        WHEN rule IN ('request', 'time-slicing', 'annotation') THEN 'estimated'
         WHEN rule = 'holder' AND requested_share IS null THEN 'estimated'
         ELSE 'exact'
     END AS attribution,
     CASE
-        WHEN rule IN ('telemetry', 'listed') AND requested_share < 1 THEN 'fraction'
+        WHEN rule IN ('telemetry', 'listed', 'annotation') AND requested_share < 1 THEN 'fraction'
         WHEN rule = 'telemetry' AND parent IS NOT null THEN 'mig'
         ELSE rule
     END AS rule

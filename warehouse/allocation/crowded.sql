@@ -1,17 +1,20 @@
--- Stretches of time in which the charged claims on a device sum to more than one device.
+-- Stretches of time in which the charged claims on a device sum to more than one device: what all
+-- of them claim, and what those of turn 1 claim.
 WITH edges AS (
     SELECT
         cluster,
         device,
         start_at AS edge_at,
-        share AS change
+        share AS change,
+        CASE WHEN turn = 1 THEN share ELSE 0 END AS first_change
     FROM charged
     UNION ALL
     SELECT
         cluster,
         device,
         end_at,
-        -share
+        -share,
+        CASE WHEN turn = 1 THEN -share ELSE 0 END
     FROM charged
 ),
 
@@ -20,7 +23,8 @@ changes AS (
         cluster,
         device,
         edge_at,
-        sum(change) AS change
+        sum(change) AS change,
+        sum(first_change) AS first_change
     FROM edges
     GROUP BY cluster, device, edge_at
 ),
@@ -31,7 +35,8 @@ loads AS (
         device,
         edge_at AS start_at,
         lead(edge_at) OVER w AS end_at,
-        sum(change) OVER w AS claimed
+        sum(change) OVER w AS claimed,
+        sum(first_change) OVER w AS first_claimed
     FROM changes
     WINDOW w AS (PARTITION BY cluster, device ORDER BY edge_at)
 )

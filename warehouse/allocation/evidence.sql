@@ -1,7 +1,8 @@
 -- Every piece of evidence that a pod held a device: one row per stretch, best evidence first. A
 -- lifetime that the inventory knows outranks the device samples: a terminating pod still holds its
 -- device, and so does a pod that pulls its image (admission to termination,
--- telemetry-and-waste.md#money).
+-- telemetry-and-waste.md#money). `turn` 2 = the claim gets what those of turn 1 leave of a device:
+-- the pod's own annotation supports it, or no inventory has the pod.
 SELECT
     cluster,
     device,
@@ -12,6 +13,7 @@ SELECT
     life_end AS end_at,
     null::DOUBLE AS share,
     2 AS strength,
+    1 AS turn,
     'telemetry' AS rule
 FROM matched
 WHERE life_start IS NOT null
@@ -26,6 +28,7 @@ SELECT
     r.last_bucket + to_milliseconds(round(1000 * coalesce(l.held_s, 300))::BIGINT),
     null,
     2,
+    CASE WHEN r.uid IS null THEN 2 ELSE 1 END,
     'telemetry'
 FROM runs AS r
 LEFT JOIN edges AS f
@@ -47,6 +50,7 @@ SELECT
     end_at,
     share,
     CASE WHEN alone THEN 3 ELSE 1 END,
+    1,
     CASE WHEN alone THEN 'telemetry' ELSE 'time-slicing' END
 FROM shared
 UNION ALL
@@ -60,7 +64,8 @@ SELECT
     l.life_end,
     d.share,
     4,
-    'listed'
+    CASE WHEN d.by_annotation THEN 2 ELSE 1 END,
+    CASE WHEN d.estimated THEN 'annotation' ELSE 'listed' END
 FROM listed AS d
 INNER JOIN lives AS l ON d.cluster = l.cluster AND d.uid = l.uid
-WHERE l.life_start IS NOT null
+WHERE l.life_start IS NOT null AND d.refusal IS null

@@ -8,6 +8,8 @@
 -- left out where a row with a better identity describes the same lifetime.
 -- Two pods never have one name at the same time: a lifetime ends when the next pod with its name
 -- starts.
+-- `requests_none` = the inventory knows that the pod requests no GPU. `claim/hami` (rows of older
+-- versions) is no request: only an annotation supports it.
 WITH named AS (
     SELECT
         p.cluster,
@@ -33,6 +35,11 @@ WITH named AS (
         coalesce(p.finished_at, p.last_seen) AS life_end,
         p.finished_at IS NOT null AS ended,
         p.namespace IN (SELECT unnest($holder_namespaces)) AS holder,
+        (
+            p.gpu_request = 0
+            AND p.namespace NOT IN (SELECT unnest($holder_namespaces))
+        )
+        OR coalesce(p.gpu_resource = 'claim/hami', false) AS requests_none,
         coalesce(
             greatest(coalesce(p.scheduled_at, p.started_at), p.created_at), p.first_seen
         ) AS begun_at,

@@ -2,31 +2,10 @@
 -- must overlap the stretch in which the name was seen by at least one bucket, or be the best match.
 -- Where lifetimes on several nodes match, only those on the device's own node count, provided that
 -- telemetry and inventory use the same node names.
-WITH overlapping AS (
-    SELECT
-        s.*,
-        l.uid,
-        l.life_start,
-        CASE
-            WHEN l.ended THEN l.life_end
-            ELSE greatest(l.life_end, s.last_bucket + INTERVAL 5 MINUTE)
-        END AS life_end,
-        least(l.life_end, s.last_bucket + INTERVAL 5 MINUTE) AS until_at,
-        greatest(coalesce(l.life_start, l.made_at, s.first_bucket), s.first_bucket) AS from_at,
-        coalesce(l.node = s.node, true) AS here
-    FROM seen AS s
-    INNER JOIN lives AS l
-        ON s.cluster = l.cluster AND s.namespace = l.namespace AND s.pod = l.pod
-    WHERE
-        s.pod <> ''
-        AND coalesce(l.life_start, l.made_at, s.first_bucket)
-        < s.last_bucket + INTERVAL 5 MINUTE
-        AND (NOT l.ended OR s.first_bucket < l.life_end)
-),
-
-placed AS (
+WITH placed AS (
     SELECT *
-    FROM overlapping
+    FROM named
+    WHERE refusal IS null
     QUALIFY here OR NOT bool_or(here) OVER (PARTITION BY cluster, device, namespace, pod)
 ),
 
@@ -76,7 +55,7 @@ SELECT
     null AS life_start,
     null AS life_end
 FROM seen AS s
-ANTI JOIN overlapping AS k
+ANTI JOIN named AS k
     ON
         s.cluster = k.cluster AND s.device = k.device
         AND s.namespace = k.namespace AND s.pod = k.pod

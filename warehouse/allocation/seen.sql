@@ -8,6 +8,7 @@ SELECT
     min(bucket) AS first_bucket,
     max(bucket) AS last_bucket,
     max(node) AS node,
+    min(node) AS other_node,
     count(*) AS buckets
 FROM rollup_5m
 WHERE bucket >= $since AND bucket < $until

@@ -57,5 +57,6 @@ SELECT
     start_at,
     end_at,
     least(1, gpus / devices) AS share,
+    1 AS turn,
     CASE WHEN gpus >= devices THEN 'whole-node' ELSE 'request' END AS rule
 FROM open_devices

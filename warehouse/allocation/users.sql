@@ -19,6 +19,7 @@ SELECT
     greatest(h.start_at, coalesce(u.life_start, h.start_at)) AS start_at,
     least(h.end_at, CASE WHEN u.ended THEN u.life_end ELSE h.end_at END) AS end_at,
     null::DOUBLE AS share,
+    1 AS turn,
     'holder' AS rule,
     h.pod_uid AS holder_uid
 FROM best_evidence AS h

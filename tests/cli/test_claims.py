@@ -1,0 +1,136 @@
+"""Who is charged for a GPU: a pod takes nothing by naming GPUs that are not its own.
+
+One node of four GPUs at 2 USD per GPU-hour; `train` holds all of them from 04:00 to 06:00, and
+dcgm-exporter names it: 8 GPU-hours, 16.00 USD.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Fallow
+from tests.kube.objects import Object, node, pod
+
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+START, END = NOW - timedelta(hours=3), NOW - timedelta(hours=1)
+GPUS = tuple(f"GPU-{n}" for n in range(4))
+ALL = ":".join(f"{gpu},NVIDIA,81920,100" for gpu in GPUS) + ":"
+CLAIM = "hami.io/vgpu-devices-allocated"
+REGISTER = "hami.io/node-nvidia-register"
+FOUR = {"nvidia.com/gpu": "4"}
+
+
+def bound(item: Object) -> Object:
+    """Return the pod as it runs since an hour before the first sample."""
+    at = f"{START - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    item["metadata"]["creationTimestamp"] = at
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+    item["status"] = {**item["status"], "startTime": at, "conditions": [condition]}
+    return item
+
+
+def thief(n: int = 0, *, on: str = "a", limits: Object | None = None, text: str = ALL) -> Object:
+    return pod(f"thief-{n}", namespace="evil", node=on, limits=limits, annotations={CLAIM: text})
+
+
+def lines(gpus: tuple[str, ...], host: str, name: str, util: int, offset: int = 0) -> list[str]:
+    namespace, _, pod_name = name.partition("/")
+    text = []
+    for minute in range(120):
+        at = int((START + timedelta(minutes=minute, seconds=offset)).timestamp() * 1000)
+        for gpu in gpus:
+            words = {"UUID": gpu, "Hostname": host, "modelName": "NVIDIA H100 80GB HBM3"}
+            words |= {"exported_namespace": namespace, "exported_pod": pod_name}
+            said = ",".join(f'{k}="{v}"' for k, v in words.items())
+            text.append(f"DCGM_FI_DEV_GPU_UTIL{{{said}}} {util} {at}")
+            text.append(f"DCGM_FI_DEV_FB_USED{{{said}}} 60000 {at}")
+    return text
+
+
+class Site:
+    """A home, its dump and its samples, by the command line."""
+
+    def __init__(self, fallow: Fallow, folder: Path) -> None:
+        self._fallow, self._folder = fallow, folder
+        (folder / "fallow.yaml").write_text(
+            f"cluster: c\nhome: {folder / 'home'}\nprices: {{usd_per_gpu_hour: '2.00'}}\n"
+        )
+
+    def run(self, *words: str | Path) -> Any:
+        ran = self._fallow(*words, "-o", "json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out, parse_float=Decimal)
+
+    def load(self, objects: list[Object], *samples: list[str]) -> None:
+        dump = self._folder / "dump.json"
+        dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.run("import", "kubectl", dump)
+        for at, text in enumerate(samples):
+            file = self._folder / f"{at}.prom"
+            file.write_text("\n".join(text) + "\n")
+            self.run("import", "exposition", "--interval", "60s", file)
+
+    def bill(self) -> dict[str, Decimal]:
+        """Return USD by namespace of the two hours."""
+        span = f"{START:%Y-%m-%dT%H:%M:%SZ}/{END:%Y-%m-%dT%H:%M:%SZ}"
+        rows = self.run("spend", "--by", "namespace", "--window", span)["spend"]
+        return {row["namespace"]: Decimal(row["usd"]) for row in rows}
+
+
+@pytest.fixture
+def site(fallow: Fallow, tmp_path: Path) -> Site:
+    return Site(fallow, tmp_path)
+
+
+HONEST = lines(GPUS, "a", "ml/train", 95)
+TRAIN = pod("train", node="a", limits=FOUR)
+
+
+GPUS_OF = {"nvidia.com/gpu": "1"}
+
+
+def test_a_claim_needs_a_request_and_a_device_of_its_node(site: Site) -> None:
+    """Twenty pods name the four GPUs; `evil` pays for its own GPU of node b and no other one.
+
+    `evil/own` holds GPU-b for two hours: 4.00 USD. An exporter of its own names it on the GPUs of
+    node a as well; its node b reports more devices than it has.
+    """
+    own = pod("own", namespace="evil", node="b", limits=GPUS_OF, annotations={CLAIM: ALL})
+    b = node("b", capacity=GPUS_OF)
+    thieves = [bound(thief(n)) for n in range(20)]
+    ghost = lines(GPUS, "a", "evil/thief-0", 95, offset=15)
+    far = lines(GPUS, "b", "evil/own", 95, offset=30)
+    far += lines(("GPU-b",), "b", "evil/own", 95)
+    objects = [node("a", capacity=FOUR), b, bound(TRAIN), bound(own), *thieves]
+    site.load(objects, HONEST + ghost + far)
+    bill = site.bill()
+    assert (bill["ml"], bill["evil"]) == (Decimal("16.00"), Decimal("4.00"))
+    rows = site.run(
+        "warehouse", "query", "SELECT name, reason FROM rejection WHERE kind = 'allocation'"
+    )["rows"]
+    reasons: dict[str, set[str]] = {row["name"]: set() for row in rows}
+    for row in rows:
+        reasons[row["name"]].add(row["reason"])
+    assert len(reasons) == 21
+    assert "it names GPU-0 and requests no GPU" in reasons["thief-19"]
+    assert [len(reasons[name]) for name in ("thief-0", "own")] == [2, 1]
+
+
+def test_an_annotation_gets_what_is_left_and_at_most_its_request(site: Site) -> None:
+    """Without a register the node's telemetry decides, and the kubelet's holder comes first.
+
+    `evil/thief-0` requests a GPU of node a, which has five: it claims four others. Where nobody
+    else is known on GPU-4, `two/half` requests and claims a half of it: 2 h x 2 USD x 0.5.
+    """
+    half = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "50"}
+    two = pod("half", namespace="two", node="a", limits=half, annotations={CLAIM: "GPU-4,N,0,100:"})
+    greedy = thief(limits=GPUS_OF, text=ALL)
+    objects = [node("a", capacity={"nvidia.com/gpu": "5"}), *map(bound, (TRAIN, two, greedy))]
+    site.load(objects, HONEST + lines(("GPU-4",), "a", "/", 95))
+    bill = site.bill()
+    assert (bill["ml"], bill["two"]) == (Decimal("16.00"), Decimal("2.00"))
+    assert "evil" not in bill

@@ -1,0 +1,35 @@
+-- Claims that take nothing, with the reason: one row per pod and reason, `device` = one of theirs.
+SELECT
+    cluster,
+    uid,
+    min(device) AS device,
+    any_value(namespace) AS namespace,
+    any_value(pod) AS pod,
+    refusal
+FROM (
+    SELECT
+        n.cluster,
+        n.uid,
+        n.device,
+        n.namespace,
+        n.pod,
+        n.refusal
+    FROM named AS n
+    ANTI JOIN matched AS m
+        ON
+            n.cluster = m.cluster AND n.device = m.device
+            AND n.namespace = m.namespace AND n.pod = m.pod
+    WHERE n.refusal IS NOT null
+    UNION ALL
+    SELECT
+        d.cluster,
+        d.uid,
+        d.device,
+        l.namespace,
+        l.pod,
+        d.refusal
+    FROM listed AS d
+    INNER JOIN lives AS l ON d.cluster = l.cluster AND d.uid = l.uid
+    WHERE d.refusal IS NOT null
+) AS claims_refused
+GROUP BY cluster, uid, refusal
