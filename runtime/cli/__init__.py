@@ -4,6 +4,7 @@ stdout is data, stderr is diagnostics. A failure is one line about what failed, 
 do next, plus an exit code (`fallow.errors`). A traceback needs --debug or FALLOW_DEBUG.
 """
 
+import errno
 import os
 import sys
 import threading
@@ -57,12 +58,19 @@ def run(words: Sequence[str]) -> int:
     except Exception as error:  # the last resort: one line, never a traceback
         if _is_debug(words):
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
-        hint = "run with --debug to see where; it is a defect of Fallow"
-        return _print_error(f"{type(error).__name__}: {text}", hint, 1)
+        return _print_unexpected(error)
     if code == INTERRUPTED:
         return _print_error("interrupted", None, INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _print_unexpected(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        file = f"{error.filename}: " if error.filename else ""
+        return _print_error(f"{file}{error.strerror}", "free some space, run it again", 75)
+    text = " ".join(str(error).split()) or type(error).__name__
+    hint = "run with --debug to see where; it is a defect of Fallow"
+    return _print_error(f"{type(error).__name__}: {text}", hint, 1)
 
 
 def _print_traceback(

@@ -19,7 +19,7 @@ class LossyStore:
         of each object is done, and its answer is lost."""
         self.objects: list[str] = []
 
-    def ask(
+    def send(
         self, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         """Return the upstream's answer."""
@@ -51,12 +51,12 @@ def serving(upstream: str) -> Iterator[LossyStore]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length) if length else b""
             headers = {k: v for k, v in self.headers.items() if k.lower() != "expect"}
-            status, answer_headers, answer = store.ask(self.command, self.path, body, headers)
+            status, answer_headers, answer = store.send(self.command, self.path, body, headers)
             name = urlsplit(self.path).path
             if status < http.client.MULTIPLE_CHOICES and _is_whole_object(self.command, self.path):
                 if store.mode == "forgets":
                     signed = {"Host": headers["Host"], "Authorization": headers["Authorization"]}
-                    removed, _, _ = store.ask("DELETE", name, b"", signed)
+                    removed, _, _ = store.send("DELETE", name, b"", signed)
                     assert removed == http.client.NO_CONTENT
                     store.objects.append(name)
                 if store.mode == "mute" and name not in store.objects:
