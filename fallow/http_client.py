@@ -12,6 +12,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from fallow.deadlines import Deadline, DeadlineExceededError, read_body, watch_connections
+from fallow.redaction import redact
 
 CONNECT_S = 4.0
 """Longest time to open a connection: a dead address is reported within 5 seconds."""
@@ -99,12 +100,12 @@ def explain_failure(error: BaseException, url: str) -> str:
     if isinstance(cause, TimeoutError) or "timed out" in str(cause):
         return f"{host}:{port} does not answer"
     text = " ".join((getattr(cause, "strerror", None) or str(cause)).split())
-    return f"{host}:{port}: {text[:200] or type(cause).__name__}"
+    return f"{host}:{port}: {redact(text)[:200] or type(cause).__name__}"
 
 
 def shorten(text: str) -> str:
-    """Return a server's text as one printable line."""
-    line = " ".join(text.split())[:MOST_TEXT]
+    """Return a server's text as one printable line, without secrets."""
+    line = " ".join(redact(text).split())[:MOST_TEXT]
     return "".join(c if c.isprintable() else "?" for c in line)
 
 

@@ -7,6 +7,7 @@ of the settings in force, wherever it stands (`remember_secrets`).
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from urllib.parse import quote, unquote
@@ -39,24 +40,35 @@ _PLACES = (
             re.IGNORECASE,
         ),
     ),
-    # Authorization: Bearer ..., X-Api-Key: ...
-    (
-        ("authorization",),
-        re.compile(
-            r"(?P<keep>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:[A-Za-z]+\s+)?)"
-            r"(?P<secret>[^\s\"',}\\]+)",
-            re.IGNORECASE,
-        ),
+    # Authorization: Bearer ..., Cookie: a=...; b=...
+    *(
+        (
+            (name,),
+            re.compile(
+                rf"(?P<keep>{name}\\?[\"']?\s*[:=]\s*\\?[\"']?(?:[A-Za-z]+\s+)?)"
+                rf"(?P<secret>[^\s\"',}}\\]+{more})",
+                re.IGNORECASE,
+            ),
+        )
+        for name, more in (("authorization", ""), ("cookie", r"(?:;\s*[^\s\"',}\\]+)*"))
     ),
+    # X-Api-Key: ..., X-Vault-Token: ...
     (
-        ("x-a",),
+        ("x-",),
         re.compile(
-            r"(?P<keep>\bx-(?:api-key|auth-token)\\?[\"']?\s*[:=]\s*\\?[\"']?)"
+            r"(?P<keep>\bx-[\w-]*(?:key|token|secret|auth)\\?[\"']?\s*[:=]\s*\\?[\"']?)"
             r"(?P<secret>[^\s\"',}\\]+)",
             re.IGNORECASE,
         ),
     ),
     (("bearer",), re.compile(r"(?P<keep>\bbearer\s+)(?P<secret>[\w.~+/-]{16,}=*)", re.IGNORECASE)),
+    # A word in Base64 has other letters than small ones after its first.
+    (
+        ("basic",),
+        re.compile(
+            r"(?P<keep>\b[Bb](?:asic|ASIC)\s+)(?P<secret>(?=\S[a-z]*[A-Z0-9=])[\w+/-]{8,}=*)"
+        ),
+    ),
 )
 """Where secrets stand: parts that a text has then, in lower case, and the expression.
 
@@ -74,7 +86,13 @@ def remember_secrets(texts: Iterable[str]) -> None:
     forms = {
         form
         for text in texts
-        for form in (text, quote(text, safe=""), quote(text), json.dumps(text)[1:-1])
+        for form in (
+            text,
+            quote(text, safe=""),
+            quote(text),
+            json.dumps(text)[1:-1],
+            repr(text)[1:-1],
+        )
     }
     new = {form for form in forms if len(form) >= LEAST} - _values
     if new:
@@ -94,6 +112,12 @@ def redact(text: str) -> str:
 
 def find_secrets(text: str) -> Iterator[str]:
     """Yield the secrets of a URL, of a connection string or of a text that contains them."""
+    # Of a whole address all before its last @: a password may have any character.
+    address = text.strip().rpartition("@")[0]
+    pair = re.sub(r"^[^@]*?:/+", "", address)
+    secret = pair.partition(":")[2]
+    if secret and not re.search(r"^mailto:|\s\w+\s*=", pair):
+        yield from {secret, unquote(secret), b64encode(unquote(pair).encode()).decode()}
     for place in _list_places(text):
         for match in place.finditer(text):
             secret = match["secret"].strip("'")

@@ -5,14 +5,15 @@ together with the source of each value (`fallow config show`).
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, get_args
 
 import msgspec
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 
 from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.anomaly_settings import AnomaliesSettings
@@ -35,7 +36,7 @@ from fallow.demo_marker import MARKER, is_demo_home
 from fallow.errors import SettingsError
 from fallow.idle_settings import IdleSettings, LedgerSettings
 from fallow.price_settings import PriceSettings
-from fallow.redaction import remember_secrets
+from fallow.redaction import SECRET_NAME, find_secrets, remember_secrets
 from fallow.reliability_settings import ReliabilitySettings, StalledSettings
 from fallow.renamed import read_renames
 from fallow.report_settings import ReportsSettings
@@ -108,6 +109,8 @@ class Settings(SettingsGroup):
     def _remember_secrets(self) -> Self:
         """Let no text that Fallow writes have a secret of settings that were in force."""
         remember_secrets(list_secrets(self))
+        pair = self.prometheus.username, self.prometheus.password.get_secret_value()
+        remember_secrets(find_secrets(":".join(pair) + "@"))  # its header has both, in Base64
         return self
 
     @model_validator(mode="after")
@@ -192,11 +195,14 @@ def load(
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
-        raise _explain(error, origin) from error
+        # They are in no form that is known; the parser's own text quotes what it was given.
+        remember_secrets(_list_raw_secrets(merged))
+        raise _explain(error, origin) from None
     everything = dict.fromkeys(_list_leaves(settings.model_dump()), "default")
     return Loaded(settings, {**everything, **origin})
 
 
+_SECRET_GROUPS = ("headers", "channels")
 _RESERVED = {"FALLOW_CONFIG", "FALLOW_DEBUG"}
 
 
@@ -210,6 +216,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or type(error).__name__
+        problem = re.sub("'.{2,}'", "...", problem)  # the name of an alias or of a tag
         raise SettingsError(f"{path} is not YAML: {problem}{line}") from None
     if data is None:
         return {}
@@ -238,6 +245,20 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
             _merge(into[key], value)
         else:
             into[key] = value
+
+
+def _list_raw_secrets(value: object, *, secret: bool = False) -> Iterator[str]:
+    """Yield the texts, of any shape, below names of secrets, and the secrets of other texts."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            is_secret = secret or bool(SECRET_NAME.fullmatch(str(name)) or name in _SECRET_GROUPS)
+            yield from _list_raw_secrets(name, secret=secret)
+            yield from _list_raw_secrets(part, secret=is_secret)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _list_raw_secrets(part, secret=secret)
+    else:
+        yield from list_secrets(SecretStr(str(value)) if secret else str(value))
 
 
 def _list_leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -65,7 +65,12 @@ _DROP_REJECTIONS = (
     "(SELECT last_seen FROM rejection ORDER BY last_seen DESC LIMIT 1 OFFSET $most)"
 )
 
-_REPORTED = {"scrape": ("target", "error"), "plugin_run": ("reason",), "cursor": ("source",)}
+_REPORTED = {
+    "scrape": ("target", "error"),
+    "plugin_run": ("reason",),
+    "cursor": ("source",),
+    "rejection": ("source", "name", "reason"),
+}
 """Columns with the names and the errors of sources."""
 
 LATE = timedelta(days=1)

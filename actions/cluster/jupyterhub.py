@@ -24,6 +24,7 @@ from fallow.errors import (
     TemporaryError,
 )
 from fallow.http_client import send_request
+from fallow.redaction import redact
 
 _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
     400: ("conflict", "pending"),
@@ -160,4 +161,5 @@ def _read_message(body: bytes) -> str:
             msgspec.json.decode(body, type=dict[str, Any]).get("message") or "no reason given"
         )
     except UNREADABLE_JSON:
-        return " ".join(body[:200].decode("utf-8", "replace").split()) or "no reason given"
+        text = redact(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
+        return text or "no reason given"

@@ -329,7 +329,7 @@ class PrometheusClient:
             raise TemporaryError(f"{self.url}: the answer was cut short after {len(body)} bytes")
         raise SourceError(
             f"{self.url} does not answer as Prometheus does (HTTP {status}): "
-            f"{shorten(body[:200].decode(errors='replace'))}",
+            f"{shorten(body[:2000].decode(errors='replace'))}",
             hint=_IS_IT,
         )
 

@@ -21,6 +21,7 @@ def configure(*, debug: bool = False) -> None:
     logging.getLogger("fallow").setLevel(logging.DEBUG if debug else logging.INFO)
     for chatty in ("urllib3", "botocore", "asyncio", "kubernetes", "apscheduler"):
         logging.getLogger(chatty).setLevel(logging.INFO if debug else logging.WARNING)
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it quotes parts of secret addresses
 
 
 class _Lazy(logging.Handler):
