@@ -113,7 +113,7 @@ class ColdFolder:
     def write(self, path: str, content: bytes, *, is_new: bool) -> bool:
         """Make a small file appear, durable; `is_new`: only where there is none. Return whether."""
         try:
-            _write_beside(Path(path), [content], _link_new if is_new else Path.replace)
+            _write_beside(Path(path), [content], _create_link if is_new else Path.replace)
         except FileExistsError:
             return False
         return True
@@ -155,7 +155,7 @@ def _write_beside(
     _sync_folder(final.parent)
 
 
-def _link_new(near: Path, final: Path) -> None:
+def _create_link(near: Path, final: Path) -> None:
     """Give a file its final name if nothing has it; without hard links two may be first."""
     try:
         os.link(near, final)
@@ -238,18 +238,16 @@ class ColdBucket:
         except FileNotFoundError:
             size = None
         if size != staged.stat().st_size:
-            raise lost_object(path)
+            raise explain_lost_object(path)
 
     def write(self, path: str, content: bytes, *, is_new: bool) -> bool:
         """Make a small object appear; `is_new`: only where there is none. Return whether."""
-        from botocore.exceptions import ClientError  # noqa: PLC0415
-
         bucket, key = _split_address(path)
         condition = {"IfNoneMatch": "*"} if is_new else {}
         with self._explained():
             try:
                 self._client().put_object(Bucket=bucket, Key=key, Body=content, **condition)
-            except ClientError as error:
+            except self._client().exceptions.ClientError as error:
                 if error.response["Error"]["Code"] in _CONFLICTS:
                     return False
                 if not (is_new and error.response["Error"]["Code"] == "NotImplemented"):
@@ -339,7 +337,7 @@ class ColdBucket:
             ) from error
 
 
-def lost_object(path: str) -> TemporaryError:
+def explain_lost_object(path: str) -> TemporaryError:
     """Return the error of an object that its store acknowledged and does not have."""
     return TemporaryError(
         f"the object store acknowledged {path} and did not keep it",

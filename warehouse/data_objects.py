@@ -22,7 +22,7 @@ from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError
 from fallow.settings import Settings
 from warehouse.catalog import CatalogLocation
-from warehouse.cold_storage import ColdBucket, lost_object
+from warehouse.cold_storage import ColdBucket, explain_lost_object
 from warehouse.data_files import (
     SECOND_NAMES,
     DataFiles,
@@ -73,7 +73,7 @@ class DataObjects:
         try:
             _map(self._store.copy, [self._root + path for path in paths], copies)
         except FileNotFoundError as error:
-            raise lost_object(str(error)) from error
+            raise explain_lost_object(str(error)) from error
         try:
             cursor.commit()
         except BaseException:

@@ -165,16 +165,16 @@ def test_no_yaml_of_settings_lets_a_secret_out(
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    """A server that refuses, and says which headers and which path it was asked with."""
+    """A server that refuses, and says which headers and which path it was echo with."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = " ".join(
+            echo = " ".join(
                 f"{self.headers} {self.path} {self.headers.get('Authorization')}".split()
             )
-            self.send_response(500, asked.encode().decode("latin-1") + "x" * 100)
+            self.send_response(500, echo.encode().decode("latin-1") + "x" * 100)
             self.end_headers()
-            self.wfile.write(f"refused: {asked}".encode())
+            self.wfile.write(f"refused: {echo}".encode())
 
         do_POST = do_GET  # noqa: N815  (the standard library's names)
 
@@ -187,7 +187,7 @@ def echo() -> Iterator[str]:
         listening.shutdown()
 
 
-def test_a_server_that_echoes_what_it_was_asked_with_stores_no_secret(
+def test_a_server_that_echoes_a_request_stores_no_secret(
     echo: str, print_all: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
