@@ -23,7 +23,7 @@ NAMED = re.compile(
 ENDS = re.compile(r"\s#|[;|>&]|\\$|\.\s|,\s")
 BARE = {"baseline": "save"}
 """Groups whose own words are those of one of their commands."""
-OPTION = re.compile(r"--?[A-Za-z][a-z-]*")
+OPTION = re.compile(r"--?[A-Za-z][a-z0-9-]*")
 
 
 @cache
