@@ -1,0 +1,180 @@
+"""A small site for a case: objects of Kubernetes, an exporter's text, commands.
+
+All times are relative to the present hour: an import of a dump dates what it has as of now.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HOUR = timedelta(hours=1)
+END = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+HOURS = 6
+"""Length of a case's telemetry."""
+STEP = timedelta(minutes=5)
+BUSY = {
+    "DCGM_FI_DEV_GPU_UTIL": 96.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.94,
+    "DCGM_FI_DEV_POWER_USAGE": 560.0,
+    "DCGM_FI_DEV_FB_USED": 60000.0,
+    "DCGM_FI_DEV_FB_FREE": 20000.0,
+}
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+class Answer(NamedTuple):
+    """What one command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Fallow = Callable[..., Answer]
+
+
+def write_time(at: datetime) -> str:
+    """Return a time as the API server writes it."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ago(hours: float) -> datetime:
+    """Return the time so many hours before the present hour."""
+    return END - HOUR * hours
+
+
+def build_node(name: str, gpus: int = 2, **capacity: str) -> dict[str, Any]:
+    """Return a ready node with so many GPUs, a day older than the telemetry."""
+    size = {"cpu": "96", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": str(gpus), **capacity}
+    born = write_time(ago(24))
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"node-{name}", "creationTimestamp": born},
+        "spec": {"providerID": f"aws:///us-east-1a/i-{name}"},
+        "status": {
+            "capacity": size,
+            "allocatable": dict(size),
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": born}],
+        },
+    }
+
+
+def build_pod(
+    name: str,
+    node: str,
+    *,
+    gpus: int = 0,
+    namespace: str = "ml",
+    annotations: Mapping[str, str] | None = None,
+    **requests: str,
+) -> dict[str, Any]:
+    """Return a running pod that was created before the telemetry began."""
+    gpu = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    born = write_time(ago(HOURS + 2))
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "creationTimestamp": born,
+            "annotations": dict(annotations or {}),
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "x",
+                    "resources": {
+                        "requests": {"cpu": "4", "memory": "16Gi", **requests, **gpu},
+                        "limits": gpu,
+                    },
+                }
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": born,
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": born}],
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "state": {"running": {"startedAt": born}},
+                    "ready": True,
+                    "restartCount": 0,
+                    "image": "x",
+                    "imageID": "",
+                }
+            ],
+        },
+    }
+
+
+def write_dump(path: Path, objects: Iterable[Mapping[str, Any]]) -> Path:
+    """Write objects as `kubectl get -o json` prints them."""
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return path
+
+
+def list_lines(
+    uuid: str, host: str, *, gpu: int = 0, values: Mapping[str, float] = BUSY, **labels: str
+) -> list[str]:
+    """Return one device's lines, a scrape every five minutes until the present hour."""
+    names = {"gpu": str(gpu), "UUID": uuid, "modelName": H100, "Hostname": host, **labels}
+    text = ",".join(f'{key}="{value}"' for key, value in names.items())
+    count = HOURS * int(HOUR / STEP)
+    times = [int((END - STEP * (count - k)).timestamp() * 1000) for k in range(count)]
+    return [f"{metric}{{{text}}} {value} {at}" for metric, value in values.items() for at in times]
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """Write an exposition text."""
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    return path
+
+
+class Site:
+    """The home of one case, and its commands."""
+
+    def __init__(self, fallow: Fallow, folder: Path) -> None:
+        self.fallow, self.folder = fallow, folder
+        self.home = folder / "home"
+
+    def run(self, *words: str | Path) -> Answer:
+        """Run a command on the case's home."""
+        return self.fallow(*words, "--home", self.home)
+
+    def read_json(self, *words: str | Path) -> Any:
+        """Return the JSON of a command that has to end well."""
+        answer = self.run(*words, "-o", "json")
+        assert answer.code == 0, answer.err
+        return json.loads(answer.out)
+
+    def import_objects(self, *objects: Mapping[str, Any]) -> Answer:
+        """Import a dump."""
+        return self.run("import", "kubectl", write_dump(self.folder / "dump.json", objects))
+
+    def import_lines(self, *lines: str) -> Answer:
+        """Import an exposition text of five minutes' interval."""
+        path = write_lines(self.folder / "metrics.txt", lines)
+        return self.run("import", "exposition", path, "--interval", "5m")
+
+    def sum_hours(self, by: str, *words: str) -> dict[str, float]:
+        """Return the paid GPU-hours of the case's window by a dimension."""
+        window = f"{write_time(ago(HOURS))}/{write_time(END)}"
+        rows = self.read_json("spend", "--by", by, "--window", window, *words)["spend"]
+        hours: dict[str, float] = {}
+        for row in rows:
+            key = str(row[by])
+            hours[key] = round(hours.get(key, 0.0) + float(row["gpu_hours"]), 2)
+        return hours
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a statement."""
+        rows: list[dict[str, Any]] = self.read_json("warehouse", "query", sql)["rows"]
+        return rows
