@@ -114,7 +114,9 @@ def test_no_shape_of_a_setting_lets_its_secret_out(
     name: str, print_all: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file, legal, leaks = tmp_path / "fallow.yaml", {}, {}
+    file = tmp_path / "fallow.yaml"
+    legal: dict[str, Any] = {}
+    leaks: dict[str, Any] = {}
     rest = {"home": str(tmp_path / "home")}
     for setting, form in SETTINGS.items():
         value = nest(setting, fill(form, SHAPES[name]))

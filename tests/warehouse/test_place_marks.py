@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,11 +183,12 @@ def test_many_orphans_wait_for_a_person(settings: Settings) -> None:
         shutil.copy(path, stray)
     now = datetime.now(UTC)
     for days, removed, waiting in ((3, 0, 0), (11, 0, 21)):
-        clock = now + days * DAY
-        with Warehouse.open(settings, write=True, clock=lambda clock=clock: clock) as warehouse:
+        with Warehouse.open(
+            settings, write=True, clock=partial(now.__add__, days * DAY)
+        ) as warehouse:
             assert maintenance.compact_warehouse(warehouse).orphans == removed
             assert count_orphans(warehouse).for_person == waiting
     strays[0].unlink()
-    with Warehouse.open(settings, write=True, clock=lambda: clock) as warehouse:
+    with Warehouse.open(settings, write=True, clock=lambda: now + 11 * DAY) as warehouse:
         assert maintenance.compact_warehouse(warehouse).orphans == 20
     assert not any(stray.exists() for stray in strays)

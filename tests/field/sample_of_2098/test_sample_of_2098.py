@@ -7,11 +7,12 @@ from tests.field.site import BUSY, Site, build_node, build_pod, list_lines
 IN_2098 = 4039374839932
 
 
-@pytest.mark.long  # clock_of_1970 has the other end of the same range
+@pytest.mark.long  # tests/cli/test_old_stamps.py has the other end of the same range
 def test_a_sample_of_2098_is_left_out_and_counted(site: Site) -> None:
     site.import_objects(build_node("a"), build_pod("train", "a", gpus=2))
-    pod = {"pod": "train", "namespace": "ml", "container": "c"}
-    first, second = (list_lines(f"GPU-{k}", "a", gpu=k, **pod) for k in (0, 1))
+    first, second = (
+        list_lines(f"GPU-{k}", "a", gpu=k, pod="train", namespace="ml") for k in (0, 1)
+    )
     odd = f"{first[0].rsplit(' ', 1)[0]} {IN_2098}"
     answer = site.import_lines(*first[: len(first) // len(BUSY)], odd)
     assert answer.code == 0, answer.err
