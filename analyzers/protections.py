@@ -2,14 +2,20 @@
 
 import msgspec
 
-from fallow.protections import read_annotations, read_notes, read_stored_pod, select_protections
-
-OWN_DOMAIN = "fallow."
-"""Prefix of our annotations: an unknown annotation with this prefix forbids a verdict."""
+from fallow.protections import (
+    OWN_DOMAIN,
+    read_annotations,
+    read_notes,
+    read_stored_pod,
+    select_protections,
+)
 
 
 def read_vetoes(stored_annotations: str | None, labels: str | None) -> tuple[bool, bool]:
-    """Return whether a pod's annotation (JSON) or label forbids a verdict, and one acting."""
+    """Return whether a pod's annotation (JSON) or label forbids a verdict, and one acting.
+
+    An unknown annotation in our domain forbids a verdict.
+    """
     forbids = {False: False, True: False}
     stored = read_stored_pod(msgspec.json.decode(stored_annotations) if stored_annotations else {})
     marks = msgspec.json.decode(labels) if labels else {}

@@ -12,7 +12,7 @@ import polars as pl
 from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
-from fallow.node_requirements import NodeRequirements, read_requirements
+from fallow.node_requirements import NodeRequirements, decode_document, read_requirements
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 from fallow.selectors import LabelSelector
@@ -96,7 +96,7 @@ class PendingRequest(Row, frozen=True):
         """What it requires of its node, apart from capacity."""
         stored = {SELECTOR: self.selector, AFFINITY: self.affinity, TOLERATIONS: self.tolerations}
         return read_requirements(
-            {key: msgspec.json.decode(text) for key, text in stored.items() if text}
+            {key: decode_document(text) for key, text in stored.items() if text}
         )
 
 

@@ -5,35 +5,135 @@ never built this way.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fallow.tables import Batch, get_schema
+from fallow.protections import UNREADABLE
+from fallow.rejections import Rejection
+from fallow.tables import Batch, get_schema, list_columns
+
+log = logging.getLogger("fallow.inventory")
 
 BATCH_ROWS = 5000
+FAULTS = "faults"
+"""In a row, beside its columns: what could not be read of its object."""
+_MARKED = {"pod": "annotations", "node": "labels"}
+"""Columns whose documents have the mark of an unreadable object."""
+_UNSTORABLE = (ValueError, TypeError, OverflowError)
+_encoder = msgspec.json.Encoder(order="sorted")
+T = TypeVar("T")
+Row = dict[str, Any]
 
 
-def build_batches(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
-    """Yield batches of at most `BATCH_ROWS` rows; a row's absent columns become null."""
+def build_batches(
+    table: str, rows: Iterable[Mapping[str, Any]], rejections: list[Rejection] | None = None
+) -> Iterator[Batch]:
+    """Yield batches of at most `BATCH_ROWS` rows; a row's absent columns become null.
+
+    With `rejections`, what is unreadable of a row is added to them: a value that its column cannot
+    hold is null, and a row whose key cannot be held is left out. Without, such a value is an error.
+    """
     chunk: list[Mapping[str, Any]] = []
     for row in rows:
         chunk.append(row)
         if len(chunk) == BATCH_ROWS:
-            yield Batch(table, pa.Table.from_pylist(chunk, schema=get_schema(table)))
+            yield _build_batch(table, chunk, rejections)
             chunk = []
     if chunk:
-        yield Batch(table, pa.Table.from_pylist(chunk, schema=get_schema(table)))
+        yield _build_batch(table, chunk, rejections)
+
+
+def _build_batch(
+    table: str, rows: list[Mapping[str, Any]], rejections: list[Rejection] | None
+) -> Batch:
+    if rejections is None:
+        return Batch(table, pa.Table.from_pylist(rows, schema=get_schema(table)))
+    try:
+        batch = Batch(table, pa.Table.from_pylist(rows, schema=get_schema(table)))
+        _check_times(batch.rows)
+    except _UNSTORABLE:
+        keys = {c.name for c in list_columns(table) if c.key}
+        rows = [_drop_unstorable(table, row) for row in rows]
+        sound = [row for row in rows if all(row.get(key) is not None for key in keys)]
+        batch = Batch(table, pa.Table.from_pylist(sound, schema=get_schema(table)))
+    rejections += [describe_rejection(table, row, row[FAULTS]) for row in rows if row.get(FAULTS)]
+    return batch
+
+
+def _check_times(rows: pa.Table) -> None:
+    """Raise OverflowError where a time in UTC is beyond the calendar's year 9999."""
+    for column in rows.columns:
+        if pa.types.is_timestamp(column.type) and rows.num_rows:
+            pc.max(column).as_py()
+
+
+def _drop_unstorable(table: str, row: Mapping[str, Any]) -> Row:
+    """Return a row without the values that their columns cannot hold."""
+    sound, faults = dict(row), []
+    for field in get_schema(table):
+        try:
+            _check_times(pa.table({field.name: pa.array([row.get(field.name)], field.type)}))
+        except _UNSTORABLE as error:
+            sound[field.name] = None
+            faults.append(f"{field.name}: {error}")
+    return mark_unreadable(table, sound, faults)
+
+
+def mark_unreadable(table: str, row: Row, faults: list[str]) -> Row:
+    """Return a row with what could not be read; that mark protects its object."""
+    if not faults:
+        return row
+    text = "; ".join(filter(None, [row.get(FAULTS), *faults]))
+    marked = {**row, FAULTS: text}
+    if (column := _MARKED.get(table)) is not None:
+        marks = msgspec.json.decode(row.get(column) or "{}")
+        marked[column] = document({**marks, UNREADABLE: text})
+    return marked
+
+
+def build_each(
+    table: str,
+    items: Iterable[T],
+    build: Callable[[T], Iterable[Row]],
+    rejections: list[Rejection],
+) -> Iterator[Row]:
+    """Yield the rows of each item; an exception costs the rows of its item only."""
+    for item in items:
+        try:
+            rows = list(build(item))
+        except Exception as error:
+            log.exception("an object cannot be read", extra={"table": table})
+            metadata = getattr(item, "metadata", None)
+            identity = {n: getattr(metadata, n, "") for n in ("namespace", "name", "uid")}
+            rejections.append(
+                describe_rejection(table, identity, f"{type(error).__name__}: {error}")
+            )
+        else:
+            yield from rows
+
+
+def describe_rejection(table: str, row: Mapping[str, Any], reason: str) -> Rejection:
+    """Return what is known of an unreadable object from its row."""
+    name = row.get("pod") or row.get("name") or row.get("node") or ""
+    places = ("uid", "node", "workload_kind", "workload")
+    uid, node, kind, workload = (str(row.get(place) or "") for place in places)
+    namespace = str(row.get("namespace") or "")
+    return Rejection(
+        table, namespace, str(name), "", reason, uid, node, workload_kind=kind, workload=workload
+    )
 
 
 def document(value: object) -> str | None:
     """Write a value as JSON with sorted keys; an empty or absent one is null."""
     if not value:
         return None
-    return msgspec.json.encode(value, order="sorted").decode()
+    return _encoder.encode(value).decode()
 
 
 def build_scrape_row(

@@ -73,26 +73,48 @@ class NodeRequirements(msgspec.Struct, frozen=True):
         return ""
 
 
+UNREADABLE_REQUIREMENTS = NodeRequirements(
+    affinity=((LabelExpression("what cannot be read", "In", ()),),)
+)
+"""Of a pod whose stored requirements cannot be read."""
+
+
 def read_requirements(annotations: Mapping[str, Any]) -> NodeRequirements:
-    """Return what a row of `pod` requires of its node, from its decoded `annotations`."""
-    return NodeRequirements(
-        tuple((k, tuple(v)) for k, v in sorted((annotations.get(SELECTOR) or {}).items())),
-        tuple(
-            tuple(LabelExpression(key, operator, tuple(values)) for key, operator, values in terms)
-            for terms in annotations.get(AFFINITY) or ()
-        ),
-        tuple(TaintToleration(*map(str, t)) for t in annotations.get(TOLERATIONS) or ()),
-    )
+    """Return what a row of `pod` requires of its node, from its decoded `annotations`.
+
+    A requirement that is not as a collector writes it fits no node whose labels are known.
+    """
+    try:
+        return NodeRequirements(
+            tuple((k, tuple(v)) for k, v in sorted((annotations.get(SELECTOR) or {}).items())),
+            tuple(
+                tuple(
+                    LabelExpression(key, operator, tuple(values)) for key, operator, values in terms
+                )
+                for terms in annotations.get(AFFINITY) or ()
+            ),
+            tuple(TaintToleration(*map(str, t)) for t in annotations.get(TOLERATIONS) or ()),
+        )
+    except (AttributeError, TypeError, ValueError):
+        return UNREADABLE_REQUIREMENTS
 
 
 def read_taints(text: str | None) -> frozenset[BlockingTaint]:
     """Return the taints of a JSON document (`node.taints`) that prevent scheduling."""
-    listed: Iterable[Any] = msgspec.json.decode(text) if text else ()
+    listed = decode_document(text)
     return frozenset(
         BlockingTaint(str(t.get("key")), str(t.get("value") or ""), str(t["effect"]))
-        for t in listed
-        if isinstance(t, dict) and t.get("effect") in _BLOCKING
+        for t in (listed if isinstance(listed, list) else ())
+        if isinstance(t, dict) and str(t.get("effect")) in _BLOCKING
     )
+
+
+def decode_document(text: str | None) -> Any:
+    """Return a stored JSON document; null and what is not JSON are None and the text itself."""
+    try:
+        return msgspec.json.decode(text) if text else None
+    except (ValueError, RecursionError):
+        return text
 
 
 def _describe(affinity: Iterable[Iterable[LabelExpression]]) -> str:

@@ -4,8 +4,9 @@ Collectors store every annotation and label that the table names, of a pod, of t
 and of its namespace. Analyzers, plans, notices and backtests read what was stored; the guard before
 a write reads the objects themselves. Columns: `where` the key is (annotation or label: both count;
 note: information that forbids nothing; priority class; kind; namespace); `value` (`set`: any value
-but false; `until`: a timestamp; else exactly this value); `veto` (what the analyzers withhold: the
-verdict, or only the action; the gate `kept` evaluates a timestamp, because it has the current
+but false; `until`: a timestamp; else exactly this value); `limit` (characters of a value: what is
+longer protects still and is cut, a longer note is not read); `veto` (what the analyzers withhold:
+the verdict, or only the action; the gate `kept` evaluates a timestamp, because it has the current
 time).
 """
 
@@ -18,10 +19,14 @@ import msgspec
 
 from fallow.resources import read_table
 
+OWN_DOMAIN = "fallow.dev/"
+"""Domain of the keys by which owners speak to Fallow."""
 OWNERS = "fallow.owner-annotations"
 """In a stored pod: what the table names on the owners above it."""
 NAMESPACE = "fallow.namespace-annotations"
 """In a stored pod: what the table names on its namespace."""
+UNREADABLE = "fallow.dev/unreadable"
+"""In a stored object: the fields that Fallow could not read; nobody else can set it."""
 _FALSE = frozenset({"false", "no", "0", "off"})
 _EVER = datetime.max.replace(tzinfo=UTC)
 
@@ -32,6 +37,7 @@ class Protection(msgspec.Struct, frozen=True):
     where: str
     key: str
     value: str
+    limit: str
     veto: str
     why: str
 
@@ -59,9 +65,14 @@ def read_annotations() -> Mapping[str, Protection]:
 
 
 @cache
-def read_notes() -> frozenset[str]:
+def read_notes() -> Mapping[str, Protection]:
     """Return the annotations by which owners give information that forbids nothing."""
-    return frozenset(row.key for row in read_protections() if row.where == "note")
+    return {row.key: row for row in read_protections() if row.where == "note"}
+
+
+@cache
+def _read_keys() -> Mapping[str, Protection]:
+    return {**read_annotations(), **read_notes()}
 
 
 def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
@@ -70,9 +81,14 @@ def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
     Of two values of one key the result has the one that protects, or that protects for longer.
     """
     selected: dict[str, str] = {}
+    table = _read_keys()
     for marks in mark_sets:
-        for key, value in (marks or {}).items():
-            if isinstance(value, str) and (key in read_annotations() or key in read_notes()):
+        for key, whole in (marks or {}).items():
+            row = table.get(key)
+            if row is None or not isinstance(whole, str):
+                continue
+            value = whole.strip()[: int(row.limit)] if row.limit else whole
+            if value == whole.strip() or row.where == "annotation":
                 selected[key] = (
                     value if key not in selected else _choose_stronger(key, selected[key], value)
                 )
@@ -91,9 +107,9 @@ def parse_timestamp(text: str) -> datetime | None:
     """Return a timestamp; without an offset it is UTC; None = the text is not a timestamp."""
     try:
         timestamp = datetime.fromisoformat(text)
-    except ValueError:
+        return timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # an offset at the end of the calendar leads beyond it
         return None
-    return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
 
 
 def _choose_stronger(key: str, value: str, other_value: str) -> str:

@@ -32,6 +32,7 @@ STEPS = (
             "fine_hours",
             "signal_seconds",
             "down",
+            "unreadable",
             "crowds",
             "plain",
             "buckets",

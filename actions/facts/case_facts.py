@@ -16,6 +16,7 @@ from actions.recommend import recommend
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
 from fallow.models import STALLED_JOB, Finding, Recommendation
+from fallow.node_requirements import decode_document
 from fallow.protocols import Views
 from warehouse.placement import pending_queue
 from warehouse.placement.fleet_state import (
@@ -130,7 +131,7 @@ def build_facts(
         owner=team or (None if workload else PLATFORM_TEAM),
         queue=queue,
         labels=_intersect_common([p.label_map for p in pods]),
-        annotations=_merge_all(pods),
+        annotations=_merge_all(pods) | _find_unreadable(fleet_state, key, at, pods),
         namespace_annotations=protecting.select_protections(
             *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
         ),
@@ -424,6 +425,34 @@ def _merge_all(pods: Sequence[PodRecord]) -> dict[str, str]:
         for w in (p.annotation_map, p.label_map, p.annotation_map.get(protecting.OWNERS))
     ]
     return {**prefixed, **protecting.select_protections(*note_sets)}
+
+
+def _find_unreadable(
+    fleet_state: FleetState, key: WorkloadKey, at: int, pods: Sequence[PodRecord]
+) -> dict[str, str]:
+    """Return the mark of an unreadable pod that acting may hit, or of the node itself.
+
+    On a node every such pod counts. Of a workload, besides its own, those whose owner is not known
+    and whose name begins with the workload's.
+    """
+    cluster, namespace, _, name = key
+    node = None if namespace else fleet_state.nodes.get((cluster, name))
+    nearby = [
+        pod
+        for pod in fleet_state.all_pods
+        if pod.key[0] == cluster
+        and pod.begin < at <= pod.end
+        and (
+            (pod.key[1] == namespace and not pod.resolved and pod.pod.startswith(name))
+            if namespace
+            else pod.node == name
+        )
+    ]
+    marks = [pod.annotation_map for pod in (*pods, *nearby)]
+    if node is not None:
+        marks.append(decode_document(node.labels) or {})
+    texts = [str(m[protecting.UNREADABLE]) for m in marks if protecting.UNREADABLE in m]
+    return {protecting.UNREADABLE: texts[0]} if texts else {}
 
 
 def _select_single_histories(histories: Histories) -> dict[str, CaseHistory]:

@@ -19,6 +19,8 @@ from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import find_gpu_model
+from fallow.node_requirements import decode_document, read_requirements
+from fallow.stored_annotations import SELECTOR
 
 MIB = 2**20
 PRODUCT_LABELS = (
@@ -169,7 +171,7 @@ def build_shape(row: PodFacts) -> PodShape:
     names models itself. A pod with GPUs that requests no CPU or memory gets its GPUs' share of its
     node.
     """
-    selector = msgspec.json.decode(row.selector or "{}", type=dict[str, list[str]])
+    selector = dict(read_requirements({SELECTOR: decode_document(row.selector)}).selector)
     gpus, milli, sharing, gpu_memory = _read_gpus(row)
     cpu, memory = row.cpu_request_milli, row.memory_request_bytes
     whole_gpus = gpus * milli / WHOLE
@@ -255,7 +257,7 @@ def _find_vendor(row: PodFacts) -> str:
     return VENDORS.get(prefix) or (model.vendor if model else "")
 
 
-def _list_models(row: PodFacts, selector: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _list_models(row: PodFacts, selector: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     named = [v for label in PRODUCT_LABELS for v in selector.get(label, ())]
     for text, mark in ((row.gpu_spec, "|"), (row.gpu_type, ",")):
         named += (text or "").split(mark) if text else []
@@ -269,5 +271,5 @@ def name_model(text: str) -> str:
     return model.gpu_model if model else text
 
 
-def _get_only(values: list[str] | None) -> str:
+def _get_only(values: Sequence[str] | None) -> str:
     return values[0] if values and len(values) == 1 else ""

@@ -146,7 +146,12 @@ def _merge_annotations(texts: Sequence[str]) -> dict[str, Any]:
     for text in sorted(texts):
         noted = msgspec.json.decode(text)
         for name in (LOCAL_VOLUMES, CLAIMS):
-            noted[name] = sorted({*merged.get(name, ()), *noted.get(name, ())})
+            names = noted.get(name)
+            noted[name] = (
+                sorted({*merged.get(name, ()), *map(str, names)})
+                if isinstance(names, list)
+                else merged.get(name, [])
+            )
         merged |= noted
     return merged
 

@@ -12,7 +12,7 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
     """Return one row; a budget that no controller has evaluated yet allows nothing.
 
     Without a selector a budget covers no pod and its selector is null; an empty selector covers all
-    pods.
+    pods, and so does one that cannot be read.
     """
     spec, status = item.spec or {}, item.status or {}
     selector = spec.get("selector")
@@ -24,6 +24,8 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
         "last_seen": now,
         "selector": msgspec.json.encode(selector, order="sorted").decode()
         if isinstance(selector, dict)
+        else "{}"
+        if item.metadata.unreadable or selector is not None
         else None,
         "min_available": _format_amount(spec.get("minAvailable")),
         "max_unavailable": _format_amount(spec.get("maxUnavailable")),

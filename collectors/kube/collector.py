@@ -61,7 +61,7 @@ class KubernetesCollector:
         with suppress(TemporaryError):  # already recorded; no other kind would get an answer
             yield from survey.batches()
             self._survey = survey
-        yield from build_batches("scrape", polls.rows)
+        yield from polls.report()
 
     def nodes_and_pods(self) -> Iterator[Batch]:
         """Yield rows of nodes and pods as they are now, without the rest of `collect`.
@@ -72,8 +72,8 @@ class KubernetesCollector:
         """
         survey = self._begin(Polls(self._cluster, self._clock, NAME))
         survey.prepare()
-        yield from build_batches("node", survey.nodes())
-        yield from build_batches("pod", survey.pods())
+        yield from build_batches("node", survey.nodes(), [])
+        yield from build_batches("pod", survey.pods(), [])
 
     @contextmanager
     def watch(
@@ -114,13 +114,17 @@ class KubernetesCollector:
         try:
             survey = self._prepared(polls)
             rows = [
-                *build_batches("node", list_changed_nodes(survey, nodes)),
-                *build_batches("pod", list_changed_pods(survey, pods, watches.pods)),
+                *build_batches("node", list_changed_nodes(survey, nodes), polls.rejections),
+                *build_batches(
+                    "pod", list_changed_pods(survey, pods, watches.pods), polls.rejections
+                ),
             ]
+            while watches.rejections:
+                polls.rejections.append(watches.rejections.popleft())
             while watches.failures:
                 target, at, error = watches.failures.popleft()
                 polls.record(target, at, 0, error, end=at)
-            yield [*rows, *build_batches("scrape", polls.take())]
+            yield [*rows, *polls.report()]
         except BaseException:
             watches.nodes.put_back(nodes)
             watches.pods.put_back(pods)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from collectors.kube.shapes import CustomObject, Meta
+from collectors.kube.values import get_map, list_maps
 from fallow.errors import UNREADABLE_JSON
 
 HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
@@ -20,6 +21,9 @@ HAMI_REGISTERED = re.compile(r"^hami\.io/node-(.*-register|register-.*)$")
 _HAMI_FIELDS = 4
 _LEGACY_FIELDS = 7
 _PERCENT = 100
+_EXCERPT = 64
+MOST_MIB = 2**33
+"""Memory of a device in MiB that is believed: 8 PiB."""
 
 
 class PodDevice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,7 +77,7 @@ def _parse_register(text: str) -> list[HamiDevice]:
     out = []
     for entry in filter(None, text.split(":")):
         fields = entry.split(",")
-        if len(fields) >= _LEGACY_FIELDS and fields[1].isdigit() and fields[2].isdigit():
+        if len(fields) >= _LEGACY_FIELDS and _is_amount(fields[1]) and _is_amount(fields[2]):
             out.append(HamiDevice(fields[0], int(fields[1]), float(fields[2]), fields[4]))
     return out
 
@@ -125,12 +129,34 @@ def limit_shares(devices: list[PodDevice], limit: float) -> list[PodDevice]:
 
 
 def _parse_number(text: str) -> float:
-    """Return an amount; a text that is no number, or a negative number, is 0."""
+    """Return an amount; a text that is no number, a negative or an impossible one is 0."""
     try:
         value = float(text)
     except ValueError:
         return 0.0
-    return value if math.isfinite(value) and value > 0 else 0.0
+    return value if 0 < value <= MOST_MIB else 0.0
+
+
+def _is_amount(text: str) -> bool:
+    return text.isascii() and text.isdigit() and float(text) <= MOST_MIB
+
+
+def list_unsound_amounts(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return HAMi's allocations with an amount that no device has, each with its beginning."""
+    texts = [(key, text) for key, text in annotations.items() if HAMI_ALLOCATED.match(key)]
+    return [
+        (key, entry[:_EXCERPT])
+        for key, text in texts
+        for entry in re.split(r"[:;]", text)
+        if len(fields := entry.split(",")) == _HAMI_FIELDS
+        and any(
+            amount and not _parse_number(amount) and not _is_zero(amount) for amount in fields[2:]
+        )
+    ]
+
+
+def _is_zero(text: str) -> bool:
+    return not text.strip("0. ")
 
 
 class Dra:
@@ -158,12 +184,16 @@ class Dra:
 
     def _read(self, claim: CustomObject) -> None:
         status = claim.status or {}
-        users = [u["uid"] for u in status.get("reservedFor") or () if u.get("resource") == "pods"]
-        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-        for result in results:
+        users = [
+            str(u.get("uid"))
+            for u in list_maps(status.get("reservedFor"))
+            if u.get("resource") == "pods"
+        ]
+        devices = get_map(get_map(status.get("allocation")).get("devices"))
+        for result in list_maps(devices.get("results")):
             if result.get("adminAccess"):  # an admin claim of monitoring, which holds nothing
                 continue
-            key = (result.get("driver"), result.get("pool"), result.get("device"))
+            key = tuple(str(result.get(part)) for part in ("driver", "pool", "device"))
             slice_device = self._offered.get(key)
             if slice_device is None:
                 continue
@@ -179,34 +209,39 @@ class Dra:
                 self._by_pod.setdefault(uid, []).append((device, slice_device.node))
 
 
-def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[Any, Any, Any], SliceDevice]:
+def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[str, ...], SliceDevice]:
     """Return GPUs by (driver, pool, device) from each pool's newest generation."""
-    specs = [s.spec for s in slices if s.spec]
-    newest: dict[tuple[Any, Any], int] = {}
-    for spec in specs:
-        key = (spec.get("driver"), (spec.get("pool") or {}).get("name"))
-        newest[key] = max(newest.get(key, 0), (spec.get("pool") or {}).get("generation") or 0)
-    devices: dict[tuple[Any, Any, Any], SliceDevice] = {}
-    for spec in specs:
-        pool = spec.get("pool") or {}
-        key = (spec.get("driver"), pool.get("name"))
-        if (pool.get("generation") or 0) < newest[key]:
+    specs = [(s.spec, get_map(s.spec.get("pool"))) for s in slices if s.spec]
+    newest: dict[tuple[str, str], int] = {}
+    for spec, pool in specs:
+        key = (str(spec.get("driver")), str(pool.get("name")))
+        newest[key] = max(newest.get(key, 0), _get_generation(pool))
+    devices: dict[tuple[str, ...], SliceDevice] = {}
+    for spec, pool in specs:
+        key = (str(spec.get("driver")), str(pool.get("name")))
+        if _get_generation(pool) < newest[key]:
             continue
-        for device in spec.get("devices") or ():
+        for device in list_maps(spec.get("devices")):
             uuid = _attribute(device, "uuid")
             if uuid:
-                devices[(*key, device.get("name"))] = SliceDevice(
+                node = spec.get("nodeName")
+                devices[(*key, str(device.get("name")))] = SliceDevice(
                     uuid,
                     _attribute(device, "parentUUID"),
                     _attribute(device, "profile"),
                     _attribute(device, "productName"),
-                    spec.get("nodeName"),
+                    node if isinstance(node, str) else None,
                 )
     return devices
 
 
+def _get_generation(pool: Mapping[str, Any]) -> int:
+    generation = pool.get("generation")
+    return generation if isinstance(generation, int) else 0
+
+
 def _attribute(device: Mapping[str, Any], name: str) -> str | None:
     """Return a text attribute; before v1 it was under `basic`."""
-    attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
-    value = (attributes.get(name) or {}).get("string")
+    attributes = device.get("attributes") or get_map(device.get("basic")).get("attributes")
+    value = get_map(get_map(attributes).get(name)).get("string")
     return str(value) if value else None

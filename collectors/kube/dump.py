@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import build_batches, build_scrape_row
+from collectors.inventory import build_batches, build_each, build_scrape_row
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.dump_file import UTF_16, read_cut
 from collectors.kube.events import build_event_row, find_controller_kind, is_refusal
-from collectors.kube.nodes import build_node_row, read_node_gpus
+from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import (
     Owners,
     Resolver,
@@ -32,18 +33,18 @@ from collectors.kube.pending_workloads import (
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import list_quota_rows, read_quota_kinds
+from collectors.kube.readable import load_object, prune, read_object, split_items
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, is_in_group
 from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
 from fallow.kube.api_objects import ApiObject
-from fallow.protections import select_protections
-from fallow.rejections import build_batch
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 
 COMMAND = "kubectl get nodes,pods -A -o json > dump.json"
-T = TypeVar("T")
+T = TypeVar("T", bound=Partial | Node | Pod | Event | CustomObject)
 Row = dict[str, Any]
 
 
@@ -68,9 +69,11 @@ class Dump:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._items: dict[tuple[str, str], list[msgspec.Raw]] = {}
+        self.rejections: list[Rejection] = []
+        self._listed: set[tuple[str, str]] = set()
         document = _read(path)
-        for position, item in enumerate(document.items or ()):
-            item_type = self._decode(item, TypedItem, position)
+        for item in document.items or ():
+            item_type = _read_type(item)
             kind = item_type.kind or document.kind.removesuffix("List")
             group, _ = split_api_version(item_type.api_version or document.api_version)
             self._items.setdefault((group, kind), []).append(item)
@@ -85,9 +88,13 @@ class Dump:
             )
 
     def of(self, group: str, kind: str, shape: type[T]) -> list[T]:
-        """Return the objects of one kind."""
+        """Return the objects of one kind that can be read; the others are listed once."""
         entries = self._items.get((group, kind), [])
-        return [self._decode(item, shape, i) for i, item in enumerate(entries)]
+        is_repeated = (group, kind) in self._listed or shape is Partial
+        self._listed |= set() if shape is Partial else {(group, kind)}
+        reject = (lambda _: None) if is_repeated else self.rejections.append
+        items = (read_object(item, shape, reject) for item in entries)
+        return [item for item in items if item is not None]
 
     def metadata(self) -> dict[tuple[str, str, str, str], Meta]:
         """Return every object's metadata by group, kind, namespace and name."""
@@ -100,15 +107,6 @@ class Dump:
 
     def __len__(self) -> int:
         return sum(map(len, self._items.values()))
-
-    def _decode(self, item: msgspec.Raw, shape: type[T], position: int) -> T:
-        try:
-            return msgspec.json.decode(item, type=shape)
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"{self.path}: object {position + 1} is no {shape.__name__} of the "
-                f"Kubernetes API: {error}"
-            ) from error
 
 
 def import_kubectl(
@@ -129,10 +127,8 @@ def import_kubectl(
         dump.of("resource.k8s.io", "ResourceClaim", CustomObject),
     )
     nodes = dump.of("", "Node", Node)
-    gpus_by_node = {node.metadata.name: read_node_gpus(node, dra) for node in nodes}
-    yield from build_batches(
-        "node", (build_node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes)
-    )
+    node_rows = [build_node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes]
+    yield from build_batches("node", node_rows, dump.rejections)
     spaces = dump.of("", "Namespace", Partial)
     context = PodContext(
         cluster=cluster,
@@ -140,20 +136,18 @@ def import_kubectl(
         resolve=_build_resolver(dump),
         team_labels=KubernetesSettings().team_labels if team_labels is None else team_labels,
         namespaces={n.metadata.name: n.metadata.labels or {} for n in spaces},
-        protections={
-            n.metadata.name: select_protections(n.metadata.labels, n.metadata.annotations)
-            for n in spaces
-        },
+        protections={n.metadata.name: n.metadata.protections for n in spaces},
         replicas={
-            name: g.replicas
-            for name, g in gpus_by_node.items()
-            if g.sharing in SHARED and g.replicas
+            row["node"]: row["gpu_replicas"]
+            for row in node_rows
+            if row["sharing"] in SHARED and row["gpu_replicas"]
         },
         registers={
             n.metadata.name: {d.id: d.devmem for d in read_hami_register(n.metadata.annotations)}
             for n in nodes
         },
         queues=_read_queues(dump),
+        refused=dump.rejections,
         dra=dra,
     )
     pod_objects = dump.of("", "Pod", Pod)
@@ -162,19 +156,23 @@ def import_kubectl(
     )
     yield from build_batches("address", address_rows(pairs, cluster=cluster, now=now))
     pods = [(pod.metadata, build_pod_row(pod, context)) for pod in pod_objects]
-    yield from build_batches("pod", (row for meta, row in pods if not is_in_group(meta)))
-    yield from build_batches("pod", remap(pair for pair in pods if is_in_group(pair[0])))
-    yield from build_batches("pending_workload", _list_pending(dump, context, pod_objects))
-    yield from build_batches("quota", _list_quotas(dump, cluster, now, context.queues))
+    alone = (row for meta, row in pods if not is_in_group(meta))
+    grouped = remap(pair for pair in pods if is_in_group(pair[0]))
+    pending = _list_pending(dump, context, pod_objects)
+    quotas = _list_quotas(dump, cluster, now, context.queues)
+    yield from build_batches("pod", alone, dump.rejections)
+    yield from build_batches("pod", grouped, dump.rejections)
+    yield from build_batches("pending_workload", pending, dump.rejections)
+    yield from build_batches("quota", quotas, dump.rejections)
     budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
-    yield from build_batches(
-        "disruption_budget", (build_budget_row(b, cluster=cluster, now=now) for b in budgets)
-    )
-    yield from build_batches("event", _list_events(dump, cluster))
-    yield build_batch(context.refused, cluster=cluster, source="kubectl", at=now)
+    budget_rows = (build_budget_row(b, cluster=cluster, now=now) for b in budgets)
+    yield from build_batches("disruption_budget", budget_rows, dump.rejections)
+    yield from build_batches("event", _list_events(dump, cluster), dump.rejections)
     row = build_scrape_row(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
     )
+    if dump.rejections:
+        yield build_batch(dump.rejections, cluster=cluster, source="kubectl", at=now)
     yield from build_batches("scrape", [row])
 
 
@@ -201,13 +199,15 @@ def _list_pending(dump: Dump, context: PodContext, pods: Sequence[Pod]) -> Itera
         dump.of("kueue.x-k8s.io", "ResourceFlavor", CustomObject),
     )
     groups = (find_group(pod.metadata) for pod in pods)
-    yield from list_pending_rows(objects, context, frozenset(filter(None, groups)))
+    started = frozenset(filter(None, groups))
+    yield from list_pending_rows(objects, context, started, dump.rejections)
 
 
 def _list_quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
     for kind in read_quota_kinds():
-        for item in dump.of(kind.group, kind.kind.partition(".")[0], CustomObject):
-            yield from list_quota_rows(kind, item, cluster=cluster, now=now, queues=queues)
+        items = dump.of(kind.group, kind.kind.partition(".")[0], CustomObject)
+        build = partial(list_quota_rows, kind, cluster=cluster, now=now, queues=queues)
+        yield from build_each("quota", items, build, dump.rejections)
 
 
 def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
@@ -229,7 +229,7 @@ def _read(path: Path) -> KubectlDocument:
     if not data:
         raise UsageError(f"{path} is empty", hint=COMMAND)
     try:
-        document = msgspec.json.decode(data, type=KubectlDocument)
+        document = _decode(data)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is JSON, but no List: {error}", hint=COMMAND) from error
     except msgspec.DecodeError as error:
@@ -238,6 +238,29 @@ def _read(path: Path) -> KubectlDocument:
         description = f"one {document.kind}" if document.kind else "a JSON object"
         raise UsageError(f"{path} holds {description}, not a List", hint=COMMAND)
     return document
+
+
+def _decode(data: bytes) -> KubectlDocument:
+    """Return the document; where an item is no JSON or nested too deeply, its items one by one."""
+    try:
+        return msgspec.json.decode(data, type=KubectlDocument)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        around, elements = split_items(data)
+        if not elements:
+            raise
+    document = msgspec.json.decode(around, type=KubectlDocument)
+    return msgspec.structs.replace(document, items=[msgspec.Raw(prune(e)) for e in elements])
+
+
+def _read_type(item: msgspec.Raw) -> TypedItem:
+    try:
+        return msgspec.json.decode(item, type=TypedItem)
+    except (ValueError, RecursionError):
+        document = load_object(bytes(item))
+        texts = (document.get(key) for key in ("kind", "apiVersion"))
+        return TypedItem(*(text if isinstance(text, str) else "" for text in texts))
 
 
 def _explain_bad_json(data: bytes, error: msgspec.DecodeError) -> str:

@@ -30,7 +30,7 @@ def _describe(spec: Mapping[str, Any]) -> dict[str, Any]:
         "taints": [
             [str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect"))]
             for taint in list_maps(spec.get("nodeTaints"))
-            if taint.get("effect") in _BLOCKING
+            if str(taint.get("effect")) in _BLOCKING
         ],
         "tolerations": [
             [str(toleration.get(part) or "") for part in ("key", "operator", "value", "effect")]

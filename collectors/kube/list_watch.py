@@ -10,13 +10,15 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from collectors.kube.shapes import Partial, WatchEvent
+from collectors.kube.readable import PageDecoder, Reject, load_object, prune, read_object
+from collectors.kube.shapes import Node, Partial, Pod, WatchEvent
+from collectors.kube.values import get_map
 from fallow.errors import UNREADABLE_JSON, SourceError, TemporaryError
 from fallow.kube.api import ApiConnection, ApiError, LineStream
-from fallow.kube.api_objects import ApiStatus, Page
+from fallow.kube.api_objects import ApiStatus
 from fallow.kube.listing import EXPIRED, Listing
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Partial | Node | Pod)
 Kind = Literal["LISTING", "LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]
 
 WATCH_S = 240
@@ -71,13 +73,13 @@ class ListWatch(Generic[T]):
         *,
         limit: int,
         on_failure: Callable[[str], None] = lambda _: None,
+        reject: Reject = lambda _: None,
         on_contact: Callable[[], None] = lambda: None,
         progress: WatchProgress | None = None,
     ) -> None:
         self._api, self._path, self._limit = api, path, limit
         self._on_contact, self.progress = on_contact, progress or WatchProgress()
-        self._pages: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
-        self._objects: msgspec.json.Decoder[T] = msgspec.json.Decoder(shape)
+        self._pages, self._shape, self._reject = PageDecoder(shape, reject), shape, reject
         self._on_failure = on_failure
         self._open: LineStream | None = None
 
@@ -92,7 +94,7 @@ class ListWatch(Generic[T]):
                     version = listing.resource_version
                 silent = True
                 for step, at in self._watch(version, stop):
-                    version, failures, silent = at, 0, False
+                    version, failures, silent = at or version, 0, False
                     if step is not None:
                         yield step
                 if silent:  # a server that closes the connection at once
@@ -164,17 +166,29 @@ class ListWatch(Generic[T]):
 
     def _read(self, line: bytes) -> tuple[WatchStep[T] | None, str]:
         try:
-            change = _change.decode(line)
+            try:
+                change = _change.decode(line)
+            except RecursionError:
+                change = _change.decode(prune(line))
             if change.type == "ERROR":
                 status = _error.decode(change.object)
                 if status.code == EXPIRED:
                     raise WatchExpiredError
                 raise ApiError(self._path, status.code or 0, status)
-            at = _partial.decode(change.object).metadata.resource_version
+            at = _read_version(change.object)
             if change.type == "BOOKMARK":
                 return None, at
             if change.type not in {"ADDED", "MODIFIED", "DELETED"}:
                 raise SourceError(f"{self._path}: a watch said {change.type!r}")
-            return WatchStep(change.type, self._objects.decode(change.object)), at  # type: ignore[arg-type]
+            item = read_object(change.object, self._shape, self._reject)
+            return None if item is None else WatchStep(change.type, item), at  # type: ignore[arg-type]
         except UNREADABLE_JSON as error:
             raise SourceError(f"{self._path}: a watch line is not JSON: {error}") from error
+
+
+def _read_version(item: msgspec.Raw) -> str:
+    """Return the version of an object, which a bookmark has alone; empty = it is unreadable."""
+    try:
+        return _partial.decode(item).metadata.resource_version
+    except (ValueError, RecursionError):
+        return str(get_map(load_object(bytes(item)).get("metadata")).get("resourceVersion") or "")

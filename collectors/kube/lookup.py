@@ -4,15 +4,12 @@ import msgspec
 
 from collectors.kube.owners import AbsentOwnerError, UnknownOwnerError
 from collectors.kube.polls import Polls
+from collectors.kube.readable import PageDecoder, read_object
 from collectors.kube.shapes import Meta, Partial
-from fallow.errors import UNREADABLE_JSON
 from fallow.kube.api import ApiConnection, ApiError
-from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
-from fallow.protections import select_protections
 
-_pages = msgspec.json.Decoder(Page[Partial])
 _SINGLE_READ = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _NOT_FOUND = 404
 
@@ -55,7 +52,8 @@ class LiveLookup:
         if (group, kind) not in self._listed:
             index: dict[tuple[str, str], Meta] = {}
             with self._polls.begin(f"{self._api.host}{path}") as poll:
-                for page in Listing(self._api, path, _pages, limit=self._limit, accept=PARTIAL):
+                pages = PageDecoder(Partial, poll.reject)
+                for page in Listing(self._api, path, pages, limit=self._limit, accept=PARTIAL):
                     poll.samples += len(page)
                     for item in page:
                         meta = _drop_labels(item.metadata)
@@ -66,14 +64,14 @@ class LiveLookup:
     def _read(self, path: str) -> Meta:
         try:
             body = self._api.get(path, accept=_SINGLE_READ)
-            return _drop_labels(msgspec.json.decode(body, type=Partial).metadata)
         except ApiError as error:
             raise (AbsentOwnerError if error.code == _NOT_FOUND else UnknownOwnerError) from error
-        except UNREADABLE_JSON as error:
-            raise UnknownOwnerError from error
+        item = read_object(body, Partial, self._polls.rejections.append)
+        if item is None:
+            raise UnknownOwnerError
+        return _drop_labels(item.metadata)
 
 
 def _drop_labels(meta: Meta) -> Meta:
     """Remove labels and annotations that protect nothing: they are most of the size."""
-    protections = select_protections(meta.labels, meta.annotations)
-    return msgspec.structs.replace(meta, labels=None, annotations=protections or None)
+    return msgspec.structs.replace(meta, labels=None, annotations=meta.protections or None)

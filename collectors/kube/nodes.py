@@ -1,5 +1,6 @@
 """Map nodes to rows of the `node` table: physical GPUs, location and price type."""
 
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -10,19 +11,27 @@ from typing import Any
 
 import msgspec
 
-from collectors.inventory import document
+from collectors.inventory import document, mark_unreadable
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.resources import select_gpus
-from collectors.kube.shapes import Node
+from collectors.kube.shapes import Meta, Node
 from collectors.kube.table import parse_table
 from fallow.gpu_models import find_gpu_model
-from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
+from fallow.kube.gpu_resources import (
+    COUNTED,
+    MIG_SLICES,
+    MOST_DEVICES,
+    GpuResource,
+    find_gpu_resource,
+)
 from fallow.kube.pod_requests import read_amounts
-from fallow.kube.quantities import parse_milli, parse_whole
+from fallow.kube.quantities import LONGEST, parse_milli, parse_quantity, parse_whole
+
+log = logging.getLogger("fallow.kube")
 
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
-_PROFILE = re.compile(r"(\d+)g\.(\d+)gb")
+_PROFILE = re.compile(r"(\d{1,4})g\.(\d{1,4})gb", re.ASCII)
 _SHARED = "-SHARED"
 _REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
 
@@ -40,7 +49,30 @@ class Gpus(msgspec.Struct, frozen=True):
 
 
 def build_node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
-    """Return one row of the `node` table; `first_seen` is the node's creation."""
+    """Return one row of the `node` table; `first_seen` is the node's creation.
+
+    What cannot be read is null, and the row's labels have the mark of an unreadable object.
+    """
+    meta = node.metadata
+    faults = list(filter(None, [meta.unreadable]))
+    try:
+        row = _build_columns(node, cluster=cluster, now=now, dra=dra)
+    except Exception as error:
+        log.exception("a node cannot be read", extra={"node": meta.name})
+        faults.append(f"{type(error).__name__}: {error}")
+        bare = Node(Meta(meta.name, uid=meta.uid, creation_timestamp=meta.creation_timestamp))
+        row = {**_build_columns(bare, cluster=cluster, now=now, dra=Dra()), "gpu_count": None}
+    for side in (node.status.capacity, node.status.allocatable):
+        for name, text in (side or {}).items():
+            amount, resource = parse_quantity(text), find_gpu_resource(name)
+            counted = resource is not None and resource.form in COUNTED
+            if amount is None or (counted and amount > MOST_DEVICES):
+                faults.append(f"{name}: {str(text)[:LONGEST]!r} is no amount that one node has")
+                row["gpu_count"] = row["gpu_count"] or None
+    return mark_unreadable("node", row, faults)
+
+
+def _build_columns(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
     meta, labels = node.metadata, node.metadata.labels or {}
     allocatable = read_amounts(node.status.allocatable)
     gpus_of_node = read_node_gpus(node, dra)
@@ -219,4 +251,7 @@ def _find_provider(provider_id: str | None) -> str | None:
 
 
 def _parse_integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() and int(text) > 0 else None
+    """Return a label's number of devices; None = it is no number, or an impossible one."""
+    if not text or not text.isascii() or not text.isdigit() or len(text) > len(str(MOST_DEVICES)):
+        return None
+    return int(text) if 0 < int(text) <= MOST_DEVICES else None

@@ -91,7 +91,7 @@ class Owners:
             meta = self._lookup(group, ref.kind, namespace, ref.name, version)
             if ref.uid and meta.uid and ref.uid != meta.uid:  # another object with that name
                 return None
-            protections = select_protections(meta.labels, meta.annotations)
+            protections = meta.protections
             own_top = TopOwner(get_row_kind(group, ref.kind), ref.name, meta.uid or ref.uid)
             owner = self._climb(meta, own_top, depth + 1)
             return _add_protections(owner, protections)
@@ -109,7 +109,7 @@ class Owners:
                 meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
             except AbsentOwnerError:  # a label is only a hint: the chain of references wins
                 continue
-            protections = select_protections(owner.protections, meta.labels, meta.annotations)
+            protections = select_protections(owner.protections, meta.protections)
             return _add_protections(
                 self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections
             )

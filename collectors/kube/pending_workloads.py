@@ -6,10 +6,12 @@ or, only as a sum, in `minResources`. What is missing or contradicts itself is s
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
+from collectors.inventory import build_each
 from collectors.kube.conditions import ObjectState, judge_group, judge_workload
 from collectors.kube.flavors import describe_flavors, read_assigned
 from collectors.kube.owners import find_controller, split_api_version
@@ -18,6 +20,7 @@ from collectors.kube.queues import find_queued
 from collectors.kube.shapes import CustomObject, Meta, Pod
 from collectors.kube.values import get_map, list_maps, parse_number
 from fallow.models import UNRESOLVED
+from fallow.rejections import Rejection
 
 JobKind = Literal["Workload", "PodGroup.volcano", "PodGroup"]
 VOLCANO_JOB = ("batch.volcano.sh", "Job")
@@ -59,7 +62,10 @@ class PodSetRequest(msgspec.Struct, frozen=True):
 
 
 def list_pending_rows(
-    objects: JobObjects, context: PodContext, started: frozenset[tuple[str, str]]
+    objects: JobObjects,
+    context: PodContext,
+    started: frozenset[tuple[str, str]],
+    rejections: list[Rejection],
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each job object that requests GPUs, also for those that do not wait now.
 
@@ -67,24 +73,30 @@ def list_pending_rows(
     out: their pods exist, behind a scheduling gate.
     """
     flavors = describe_flavors(objects.flavors)
-    for workload in objects.workloads:
+
+    def build_workload(workload: CustomObject) -> Iterator[dict[str, Any]]:
         if not _is_of_pods(workload.metadata):
             state = judge_workload(workload, context.now())
             request = _read_pod_sets(workload)
             if is_waiting(state):
                 request = msgspec.structs.replace(request, flavors=flavors)
             yield from _build_rows("Workload", workload, state, request, context)
+
+    def build_group(kind: str, group: CustomObject) -> Iterator[dict[str, Any]]:
+        meta = group.metadata
+        state = judge_group(group)
+        if (meta.namespace, meta.name) in started and state is not None:
+            state = ObjectState("started")
+        request = _read_group(group, _find_job(meta, objects.volcano_jobs))
+        yield from _build_rows(kind, group, state, request, context)
+
+    table = "pending_workload"
+    yield from build_each(table, objects.workloads, build_workload, rejections)
     for kind, groups in (
         ("PodGroup.volcano", objects.volcano_groups),
         ("PodGroup", objects.groups),
     ):
-        for group in groups:
-            meta = group.metadata
-            state = judge_group(group)
-            if (meta.namespace, meta.name) in started and state is not None:
-                state = ObjectState("started")
-            request = _read_group(group, _find_job(meta, objects.volcano_jobs))
-            yield from _build_rows(kind, group, state, request, context)
+        yield from build_each(table, groups, partial(build_group, kind), rejections)
 
 
 def find_group(meta: Meta) -> tuple[str, str] | None:

@@ -1,26 +1,34 @@
 """Map pods to rows of the `pod` table: their requests, their owners, their devices."""
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 
-from collectors.inventory import document
+from collectors.inventory import document, mark_unreadable
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
-from collectors.kube.devices import Dra, PodDevice
+from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
 from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
-from collectors.kube.shapes import ContainerStatus, Meta, Pod, Term
+from collectors.kube.shapes import ContainerStatus, Meta, Pod, PodSpec, PodStatus, Term
 from collectors.kube.table import parse_table
-from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, find_gpu_resource
+from fallow.kube.gpu_resources import (
+    COUNTED,
+    MIG_SLICES,
+    MOST_DEVICES,
+    GpuResource,
+    find_gpu_resource,
+)
 from fallow.kube.pod_requests import Amounts
-from fallow.kube.quantities import parse_milli, parse_quantity, parse_whole
-from fallow.protections import NAMESPACE, OWNERS, select_protections
+from fallow.kube.quantities import LARGEST_COLUMN, LONGEST, parse_milli, parse_quantity, parse_whole
+from fallow.protections import NAMESPACE, OWN_DOMAIN, OWNERS, UNREADABLE, select_protections
 from fallow.redaction import redact
 from fallow.rejections import Rejection
 from fallow.stored_annotations import (
@@ -33,15 +41,20 @@ from fallow.stored_annotations import (
     TOLERATIONS,
 )
 
+log = logging.getLogger("fallow.kube")
+
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 DEFAULT = "default-scheduler"
+KAI_KEYS = (KAI_FRACTION, KAI_MEMORY, KAI_DEVICES)
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
 LONGEST_MESSAGE = 1024
 """Characters of a message that are kept; the kubelet keeps 4096 of a termination message."""
 
+_HIDES_REQUEST = re.compile(r"\$\.spec|annotations|[Rr]ecursion|decode")
+"""Faults of an object that may hide what its pod requests of GPUs."""
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
 _MIB = 2**20
@@ -70,7 +83,77 @@ class PodContext(msgspec.Struct, frozen=True):
 
 
 def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
-    """Return one row of the `pod` table; an owner that cannot be resolved is null."""
+    """Return one row of the `pod` table; an owner that cannot be resolved is null.
+
+    What cannot be read is null, and the row has the mark that protects the pod. Where that may be
+    its request of GPUs, the request is null: it may hold any GPU of its node.
+    """
+    meta = pod.metadata
+    try:
+        row, unsound = _build_columns(pod, context), _list_unsound(pod)
+        faults = [f"no amount that one pod has: {name} is {text[:24]!r}" for name, text in unsound]
+        hidden = [name for name, _ in unsound if _find_limit(name) < LARGEST_COLUMN]
+    except Exception as error:
+        log.exception("a pod cannot be read", extra={"namespace": meta.namespace, "pod": meta.name})
+        sound = Meta(
+            meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp
+        )
+        sound = msgspec.structs.replace(sound, owner_references=meta.owner_references)
+        bare = Pod(sound, PodSpec(pod.spec.node_name), PodStatus(pod.status.phase))
+        row, faults = _build_columns(bare, context), [f"{type(error).__name__}: {error}"]
+        hidden = [""]
+    if not faults and not meta.unreadable:
+        return row
+    if hidden or _HIDES_REQUEST.search(meta.unreadable):
+        row["gpu_request"] = None
+        row["gpu_resource"] = row.get("gpu_resource") or next(filter(None, hidden), None)
+    return mark_unreadable("pod", row, list(filter(None, [meta.unreadable, *faults])))
+
+
+def _list_unsound(pod: Pod) -> list[tuple[str, str]]:
+    """Return the amounts of a pod that cannot be read, each with its beginning."""
+    spec, annotations = pod.spec, pod.metadata.annotations
+    sides = [c.resources for c in spec.containers or ()]
+    if spec.init_containers:
+        sides += [c.resources for c in spec.init_containers]
+    maps = [m for s in (*sides, spec.resources) if s for m in (s.requests, s.limits)]
+    unsound = [
+        (name, str(text)[:LONGEST])
+        for amounts in (*maps, spec.overhead)
+        if amounts
+        for name, text in amounts.items()
+        if not _is_sound(name, str(text)[: LONGEST + 1])
+    ]
+    if not annotations:
+        return unsound
+    if pod.spec.scheduler_name != DEFAULT:
+        fractions = (
+            (key, annotations[key][: LONGEST + 1]) for key in KAI_KEYS if key in annotations
+        )
+        unsound += [amount for amount in fractions if not _is_sound(*amount)]
+    return unsound + list_unsound_amounts(annotations)
+
+
+@lru_cache(maxsize=4096)
+def _is_sound(name: str, text: str) -> bool:
+    value = parse_quantity(text)
+    if name == "cpu":
+        return parse_milli(value) is not None
+    return value is not None and value <= _find_limit(name)
+
+
+@cache
+def _find_limit(name: str) -> int:
+    if name == KAI_MEMORY:
+        return LARGEST_COLUMN // _MIB
+    if name == KAI_FRACTION:
+        return 16
+    resource = find_gpu_resource(name)
+    counted = name in KAI_KEYS or (resource is not None and resource.form in COUNTED)
+    return MOST_DEVICES if counted else LARGEST_COLUMN
+
+
+def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     requested_amounts, capped = sum_requests(spec), sum_limits(spec)
     owner, top, now = find_controller(meta), context.resolve(meta), context.now()
@@ -225,13 +308,17 @@ def _count_gpus(resource: GpuResource, count: Fraction, replicas: int) -> Fracti
 def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
     """Read the request of a pod without a GPU resource: KAI's annotations, DRA devices, or none."""
     annotation_map = pod.metadata.annotations or {}
-    count = parse_quantity(annotation_map.get(KAI_DEVICES, "1")) or Fraction(1)
-    fraction = (
-        parse_quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
-    )
-    memory = parse_quantity(annotation_map[KAI_MEMORY]) if KAI_MEMORY in annotation_map else None
+    amounts = {
+        key: parse_quantity(annotation_map[key])
+        if _is_sound(key, annotation_map[key][: LONGEST + 1])
+        else None
+        for key in KAI_KEYS
+        if key in annotation_map
+    }
+    count = amounts.get(KAI_DEVICES, Fraction(1)) or Fraction(1)
+    fraction, memory = amounts.get(KAI_FRACTION), amounts.get(KAI_MEMORY)
     # The default scheduler gives no fraction: without KAI's the annotation is only a text.
-    if (fraction is not None or memory is not None) and pod.spec.scheduler_name != DEFAULT:
+    if (KAI_FRACTION in amounts or KAI_MEMORY in amounts) and pod.spec.scheduler_name != DEFAULT:
         return {
             "gpu_resource": "nvidia.com/gpu",
             "gpu_request": None if fraction is None else float(fraction * count),
@@ -298,10 +385,14 @@ def _select_annotations(
     pod: Pod, top: TopOwner | None, space: Mapping[str, str] | None
 ) -> dict[str, Any]:
     annotation_map = pod.metadata.annotations or {}
+    prefixes = _list_prefixes()
     kept_values: dict[str, Any] = {
-        k: v for k, v in annotation_map.items() if k.startswith(_list_prefixes())
+        k: v for k, v in annotation_map.items() if k.startswith(prefixes)
     }
+    # Of other keys in our domain only the key is kept: it may be a protection with a typing error.
+    kept_values |= {k: "" for k in annotation_map if k.startswith(OWN_DOMAIN)}
     kept_values |= select_protections(annotation_map)
+    kept_values.pop(UNREADABLE, None)
     if top is not None and top.protections:
         kept_values[OWNERS] = dict(top.protections)
     if space:

@@ -5,17 +5,25 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import build_scrape_row
+from collectors.inventory import build_batches, build_scrape_row
 from fallow.errors import SourceError, TemporaryError
 from fallow.kube.api import format_failure
+from fallow.rejections import Rejection, build_batch
+from fallow.tables import Batch
 
 
 class Poll:
-    """One poll while it lasts; `samples` counts what it has read."""
+    """One poll while it lasts; `samples` counts what it has read, `rejected` what is unreadable."""
 
-    def __init__(self) -> None:
-        self.samples = 0
+    def __init__(self, rejections: list[Rejection]) -> None:
+        self.samples = self.rejected = 0
+        self._rejections = rejections
         self.failed = False
+
+    def reject(self, rejection: Rejection) -> None:
+        """Add an object that cannot be read."""
+        self.rejected += 1
+        self._rejections.append(rejection)
 
 
 class Polls:
@@ -28,11 +36,13 @@ class Polls:
     def __init__(self, cluster: str, clock: Callable[[], datetime], collector: str) -> None:
         self._cluster, self._clock, self._collector = cluster, clock, collector
         self.rows: list[dict[str, Any]] = []
+        self.rejections: list[Rejection] = []
+        """What was read and refused."""
 
     @contextmanager
     def begin(self, target: str) -> Iterator[Poll]:
         """Record the result of the body."""
-        start, now = self._clock(), Poll()
+        start, now = self._clock(), Poll(self.rejections)
         error: str | None = None
         try:
             yield now
@@ -42,7 +52,7 @@ class Polls:
             error, now.failed = format_failure(raised), True
             raise
         finally:
-            self.record(target, start, now.samples, error)
+            self.record(target, start, now.samples, error, rejected=now.rejected)
 
     @contextmanager
     def discovery(self, host: str, group: str) -> Iterator[None]:
@@ -55,6 +65,15 @@ class Polls:
         except TemporaryError as raised:
             self.record(f"{host}/apis/{group}", start, 0, format_failure(raised))
             raise
+
+    def report(self) -> Iterator[Batch]:
+        """Yield the rows of the polls so far and of what was refused, and start empty lists."""
+        rejections, self.rejections = self.rejections, []
+        if rejections:
+            yield build_batch(
+                rejections, cluster=self._cluster, source=self._collector, at=self._clock()
+            )
+        yield from build_batches("scrape", self.take())
 
     def take(self) -> list[dict[str, Any]]:
         """Return the rows so far and start an empty list; another thread may add rows meanwhile."""
@@ -69,6 +88,7 @@ class Polls:
         error: str | None,
         *,
         end: datetime | None = None,
+        rejected: int = 0,
     ) -> None:
         """Add one row; without an `end` the poll ends now."""
         self.rows.append(
@@ -79,6 +99,7 @@ class Polls:
                 start=start,
                 end=end or self._clock(),
                 samples=samples,
+                rejected=rejected,
                 error=error,
             )
         )

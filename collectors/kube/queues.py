@@ -35,7 +35,7 @@ class Queues:
             queue = (group.spec or {}).get("queue")
             if queue:
                 self._by_group[group.metadata.namespace, group.metadata.name] = str(queue)
-            if queue and get_map(group.status).get("phase") in _WAITING_GROUPS:
+            if queue and str(get_map(group.status).get("phase")) in _WAITING_GROUPS:
                 minimum = get_map(get_map(group.spec).get("minResources"))
                 self._wait("Queue.volcano", "", str(queue), _parse_amounts(minimum))
 

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
-from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource
+from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import SIDECAR, Amounts, add_amounts, read_amounts, reserve
 
 
 def select_gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
-    """Return the resources among the amounts that count devices and are more than zero."""
-    devices = ((find_gpu_resource(name), value) for name, value in amounts.items() if value > 0)
-    return {r: value for r, value in devices if r is not None and r.form in COUNTED}
+    """Return the resources among the amounts that count devices, more than zero and possible."""
+    devices = ((find_gpu_resource(name), value) for name, value in amounts.items())
+    return {
+        r: value
+        for r, value in devices
+        if r is not None and r.form in COUNTED and 0 < value <= MOST_DEVICES
+    }
 
 
 def read_hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:

@@ -1,8 +1,8 @@
 """Define the fields of Kubernetes objects that Fallow reads; decoding skips all others.
 
 Names are the API's (camelCase by rename). A field that a server omits has its default, so that a
-partial or old object can be decoded. A field of another type makes the object undecodable, and the
-poll reports it.
+partial or old object can be decoded. A field of another type counts as absent, and `unreadable` of
+the metadata names it (`readable.py`).
 """
 
 from datetime import datetime
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fallow.kube.api_objects import ApiObject
+from fallow.protections import UNREADABLE, select_protections
 
 
 class OwnerRef(ApiObject, frozen=True):
@@ -35,6 +36,15 @@ class Meta(ApiObject, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerRef, ...] | None = ()
+    unreadable: str = msgspec.field(default="", name=UNREADABLE)
+    """The fields of the object that cannot be read (`readable.py`); no server sends this name."""
+
+    @property
+    def protections(self) -> dict[str, str]:
+        """What the table of protections names on the object; unreadable ones are protected."""
+        selected = select_protections(self.labels, self.annotations)
+        selected.pop(UNREADABLE, None)
+        return selected | {UNREADABLE: self.unreadable} if self.unreadable else selected
 
 
 class Partial(ApiObject, frozen=True):

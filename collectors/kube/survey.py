@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import build_batches
+from collectors.inventory import build_batches, build_each
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.collection import Collection
@@ -19,7 +20,7 @@ from collectors.kube.events import (
     read_controller_reasons,
 )
 from collectors.kube.lookup import LiveLookup
-from collectors.kube.nodes import build_node_row, read_node_gpus
+from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import Owners
 from collectors.kube.pending_workloads import (
     VOLCANO_JOB,
@@ -32,17 +33,15 @@ from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.polls import Polls
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import list_quota_rows, read_quota_kinds
+from collectors.kube.readable import PageDecoder
 from collectors.kube.reservation_pods import find_groups, is_holder, remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import NODES, PODS, Watches
 from fallow.collector_settings import KubernetesSettings
 from fallow.kube.api import ApiConnection
-from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
-from fallow.protections import select_protections
-from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)
@@ -81,7 +80,6 @@ class Survey:
         self._protections: dict[str, dict[str, str]] = {}
         self._replicas: dict[str, int] = {}
         self._registers: dict[str, dict[str, float]] = {}
-        self._refused: list[Rejection] = []
         self._queues = Queues()
         self._dra = Dra()
         self._addresses: dict[str, str] = {}
@@ -100,17 +98,15 @@ class Survey:
             TemporaryError: the server does not respond (already recorded).
         """
         self.prepare()
-        yield from build_batches("node", self.nodes())
-        yield from build_batches("pod", self.pods())
+        rejections = self._polls.rejections
+        yield from build_batches("node", self.nodes(), rejections)
+        yield from build_batches("pod", self.pods(), rejections)
         rows = address_rows(self._addresses.items(), cluster=self._cluster, now=self._clock())
-        yield from build_batches("address", rows)
-        yield from build_batches("pending_workload", self._pending())
-        yield from build_batches("quota", self._quotas())
-        yield from build_batches("disruption_budget", self._budgets())
-        yield from build_batches("event", self._events())
-        yield build_batch(
-            self._refused, cluster=self._cluster, source="kubernetes", at=self._clock()
-        )
+        yield from build_batches("address", rows, rejections)
+        yield from build_batches("pending_workload", self._pending(), rejections)
+        yield from build_batches("quota", self._quotas(), rejections)
+        yield from build_batches("disruption_budget", self._budgets(), rejections)
+        yield from build_batches("event", self._events(), rejections)
 
     def prepare(self) -> None:
         """Read what the rows of nodes and pods refer to: claims, namespaces, queues."""
@@ -120,7 +116,7 @@ class Survey:
         for namespace in self._list(NAMESPACES, Partial, accept=PARTIAL):
             meta = namespace.metadata
             self._namespaces[meta.name] = meta.labels or {}
-            self._protections[meta.name] = select_protections(meta.labels, meta.annotations)
+            self._protections[meta.name] = meta.protections
         self._jobs = JobObjects(
             workloads=list(self._custom("kueue.x-k8s.io", "workloads")),
             volcano_groups=list(self._custom("scheduling.volcano.sh", "podgroups")),
@@ -158,7 +154,8 @@ class Survey:
                 yield row
         yield from remap(reserved_rows)
         pod_polls = [r for r in self._polls.rows[before:] if r["target"].endswith(PODS)]
-        if all(r["up"] for r in pod_polls):
+        # A pod that was refused exists, although the list lacks it.
+        if all(r["up"] and not r["rejected"] for r in pod_polls):
             yield from self._unlisted.complete(self._clock())
 
     def _from_watch(
@@ -173,17 +170,18 @@ class Survey:
 
     def node(self, node: Node, at: datetime | None = None) -> Row:
         """Return one node's row as of a time (now), and store what its pods' rows need."""
-        name, gpus_of_node = node.metadata.name, read_node_gpus(node, self._dra)
+        name, now = node.metadata.name, at or self._clock()
+        row = build_node_row(node, cluster=self._cluster, now=now, dra=self._dra)
         self._addresses.update(list_node_addresses(node))
-        if gpus_of_node.sharing in SHARED and gpus_of_node.replicas:
-            self._replicas[name] = gpus_of_node.replicas
+        if row["sharing"] in SHARED and row["gpu_replicas"]:
+            self._replicas[name] = row["gpu_replicas"]
         else:
             self._replicas.pop(name, None)
         registered = read_hami_register(node.metadata.annotations)
         self._registers[name] = {device.id: device.devmem for device in registered}
-        if gpus_of_node.count:
+        if row["gpu_count"]:
             self._gpu_nodes.add(name)
-        return build_node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
+        return row
 
     def pod(self, pod: Pod, at: datetime | None = None) -> Row:
         """Return one pod's row as of a time (now)."""
@@ -210,7 +208,7 @@ class Survey:
             protections=self._protections,
             replicas=self._replicas,
             registers=self._registers,
-            refused=self._refused,
+            refused=self._polls.rejections,
             queues=self._queues,
             dra=self._dra,
         )
@@ -229,16 +227,19 @@ class Survey:
             volcano_jobs={(job.metadata.namespace, job.metadata.name): job for job in listed},
         )
         yield from list_pending_rows(
-            objects, self._build_context(), frozenset(self._groups_with_pods)
+            objects,
+            self._build_context(),
+            frozenset(self._groups_with_pods),
+            self._polls.rejections,
         )
 
     def _quotas(self) -> Iterator[Row]:
-        now = self._clock()
+        build = partial(
+            list_quota_rows, cluster=self._cluster, now=self._clock(), queues=self._queues
+        )
         for kind in read_quota_kinds():
-            for item in self._custom(kind.group, kind.plural):
-                yield from list_quota_rows(
-                    kind, item, cluster=self._cluster, now=now, queues=self._queues
-                )
+            items = self._custom(kind.group, kind.plural)
+            yield from build_each("quota", items, partial(build, kind), self._polls.rejections)
 
     def _budgets(self) -> Iterator[Row]:
         now = self._clock()
@@ -288,10 +289,10 @@ class Survey:
         accept: str | None = None,
         query: dict[str, str] | None = None,
     ) -> Iterator[T]:
-        decoder = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
         met: set[str] = set()  # a list that expired in the middle returns objects again
         query_text = "".join(f"?{value}" for value in (query or {}).values())
         with self._polls.begin(f"{self._api.host}{path}{query_text}") as poll:
+            decoder = PageDecoder(shape, poll.reject)
             for page in Listing(
                 self._api,
                 path,

@@ -13,6 +13,7 @@ from collectors.kube.collection import Collection
 from collectors.kube.list_watch import ListWatch, WatchProgress
 from collectors.kube.shapes import Node, Pod
 from fallow.kube.api import ApiConnection
+from fallow.rejections import Rejection
 
 log = logging.getLogger("fallow.kube")
 
@@ -40,6 +41,7 @@ class Watches:
         self._clock, self._stop, self._host = clock, stop, api.host
         self.failures: deque[tuple[str, datetime, str]] = deque(maxlen=FAILURES)
         """Path, timestamp and text of each error, until a poll records them."""
+        self.rejections: deque[Rejection] = deque(maxlen=FAILURES)
         self.nodes: Collection[Node] = Collection(clock, stop)
         self.pods: Collection[Pod] = Collection(clock, stop)
         self.progress = {path: WatchProgress(path.rpartition("/")[2]) for path in (NODES, PODS)}
@@ -60,6 +62,7 @@ class Watches:
             shape,
             limit=limit,
             on_failure=failed,
+            reject=self.rejections.append,
             on_contact=collection.confirm,
             progress=self.progress[path],
         )

@@ -32,6 +32,7 @@ from collectors.prometheus.telemetry import (
 from collectors.prometheus.usage import CONTAINERS, Usage
 from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -349,10 +350,11 @@ class PrometheusCollector:
                 state = self._state(metric_names_present, chunk)
                 end = chunk.end
                 nodes = list(kube_state.build_node_rows(state, cluster=self._cluster, now=end))
-                yield from build_batches("node", nodes)
+                rejections: list[Rejection] = []
+                yield from build_batches("node", nodes, rejections)
                 address_pairs = kube_state.list_addresses(state)
                 yield from build_batches(
-                    "address", address_rows(address_pairs, cluster=self._cluster, now=end)
+                    "address", address_rows(address_pairs, cluster=self._cluster, now=end), []
                 )
                 rows = kube_state.build_pod_rows(
                     state,
@@ -362,7 +364,11 @@ class PrometheusCollector:
                     holder_pods=self._holders(held_by, chunk),
                     replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
                 )
-                yield from build_batches("pod", rows)
+                yield from build_batches("pod", rows, rejections)
+                if rejections:
+                    yield build_batch(
+                        rejections, cluster=self._cluster, source="prometheus", at=end
+                    )
                 yield from self._mark(piece, chunk.end)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:

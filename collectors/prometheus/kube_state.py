@@ -41,7 +41,7 @@ from collectors.prometheus.pod_identity import find_own_label
 from collectors.series import is_exporter
 from fallow.kube.gpu_resources import find_gpu_resource
 from fallow.kube.owner_links import read_owner_links
-from fallow.protections import read_annotations, read_notes, select_protections
+from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
@@ -405,7 +405,8 @@ def _select_protecting(state: KubeState, noun: str, *about: str) -> dict[Any, di
 
     With one label that label is the key, with several the key is their tuple.
     """
-    keys = {_LETTERS.sub("", key.lower()): key for key in (*read_annotations(), *read_notes())}
+    owners_keys = {*read_annotations(), *read_notes()} - {UNREADABLE}
+    keys = {_LETTERS.sub("", key.lower()): key for key in owners_keys}
     protections_by_key: dict[Any, dict[str, str]] = {}
     for prefix in ("label_", "annotation_"):
         for label_set, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):

@@ -13,6 +13,10 @@ MIG_SLICES = 7
 COUNTED = {"whole", "shared", "mig"}
 """Forms whose amount is a number of devices; the amount of the others is a part of each device."""
 
+MOST_DEVICES = 65_536
+"""Devices of one pod or node that are believed: the largest nodes have 16 GPUs, and time slicing
+and HAMi offer each at most some hundred times."""
+
 
 class GpuResource(msgspec.Struct, frozen=True):
     """An extended resource that represents GPUs; `slices` is a MIG profile's compute slices."""

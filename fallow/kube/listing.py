@@ -1,9 +1,7 @@
 """List whole collections page by page, also when a continue token expires."""
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
-
-import msgspec
+from typing import Generic, Protocol, TypeVar
 
 from fallow.errors import UNREADABLE_JSON, SourceError
 from fallow.kube.api import ApiConnection, ApiError
@@ -21,6 +19,14 @@ EXPIRED = 410
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
+class Decoder(Protocol[T]):
+    """Decodes the pages of a list."""
+
+    def decode(self, body: bytes, /) -> Page[T]:
+        """Return a page; raise msgspec.DecodeError where the body is none."""
+        ...
+
+
 class Listing(Generic[T]):
     """One LIST in pages of `limit` objects; `resource_version` is where a watch may begin.
 
@@ -33,7 +39,7 @@ class Listing(Generic[T]):
         self,
         api: ApiConnection,
         path: str,
-        decoder: msgspec.json.Decoder[Page[T]],
+        decoder: Decoder[T],
         *,
         limit: int,
         accept: str | None = None,

@@ -21,22 +21,38 @@ _SUFFIX = {
 }
 _MOST = 6
 """Largest powers of 1000 and of 1024 that have a suffix: E and Ei."""
+LONGEST = 64
+"""Characters of a quantity: int64 has 19 digits, and a server stores at most nine places."""
+LARGEST = 2**63 - 1
+"""The largest quantity (k8s.io/apimachinery/pkg/api/resource, maxAllowed): a server caps larger
+ones, so nobody meant them."""
+LARGEST_COLUMN = 2**53
+"""What a row may have of one object, in thousandths, bytes or devices: exact in a double, and a
+thousand of them sum to an int64. In bytes it is 8 PiB."""
 
 
-@lru_cache(maxsize=4096)
 def parse_quantity(text: str | float) -> Fraction | None:
-    """Return a quantity exactly, or None where the text is not a quantity.
+    """Return a quantity exactly, or None where the text is not a quantity that a server stores.
 
     Grammar: k8s.io/apimachinery/pkg/api/resource; an exponent excludes a suffix.
     """
-    match = _QUANTITY.fullmatch(str(text).strip())
+    if isinstance(text, str):
+        return _parse(text) if len(text) <= LONGEST else None
+    return _parse(str(text)) if abs(text) <= LARGEST else None
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None
     number, exponent, suffix = match.groups()
     value = Fraction(number)
     if exponent:
         value *= Fraction(10) ** int(exponent)
-    return value * _SUFFIX[suffix] if suffix else value
+    if suffix:
+        value *= _SUFFIX[suffix]
+    return value if abs(value) <= LARGEST else None
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -48,8 +64,8 @@ def write_canonical(text: str | float) -> str | None:
     binary suffixes need a whole number of at least 1024 (`0.5Mi` is `512Ki`, `1Ki` stays, `1023`
     has no suffix). The server rewrites only built-in kinds: a custom resource keeps its text.
     """
-    match = _QUANTITY.fullmatch(str(text).strip())
     value = parse_quantity(text)
+    match = None if value is None else _QUANTITY.fullmatch(str(text).strip())
     if match is None or value is None:
         return None
     if value == 0:
@@ -82,14 +98,18 @@ def is_same_value(left: Any, right: Any) -> bool:
 
 
 def parse_milli(value: Fraction | None) -> int | None:
-    """Return thousandths, rounded up as Kubernetes does."""
+    """Return thousandths, rounded up as Kubernetes does; None = more than a row may have."""
     # Of the two integers: a product of fractions is reduced first, which takes eight times as long.
-    return None if value is None else -(-value.numerator * 1000 // value.denominator)
+    return None if value is None else _bound(-(-value.numerator * 1000 // value.denominator))
 
 
 def parse_whole(value: Fraction | None) -> int | None:
-    """Return the integer, rounded up as Kubernetes does."""
-    return None if value is None else -(-value.numerator // value.denominator)
+    """Return the integer, rounded up as Kubernetes does; None = more than a row may have."""
+    return None if value is None else _bound(-(-value.numerator // value.denominator))
+
+
+def _bound(amount: int) -> int | None:
+    return amount if abs(amount) <= LARGEST_COLUMN else None
 
 
 def _parse_value(value: Any) -> Fraction | None:

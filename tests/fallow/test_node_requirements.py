@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.node_requirements import (
+    UNREADABLE_REQUIREMENTS,
     BlockingTaint,
     NodeRequirements,
     TaintToleration,
     read_requirements,
     read_taints,
 )
+from fallow.stored_annotations import AFFINITY, SELECTOR, TOLERATIONS
 from simulator.cluster.scheduler.eligibility import is_eligible
 from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest, PodToleration
 
@@ -145,3 +147,12 @@ def test_product_and_simulated_scheduler_agree(
     node = NodeFree("n", 1, 1, labels=labels, taints=tuple(NodeTaint(*t) for t in taints))
     refused = bool(pod.explain_refusal(labels, read_taints(document)))
     assert refused is not is_eligible(request, node)
+
+
+@pytest.mark.parametrize("value", ["x", 5, [1], [["a"]], {"a": 5}, True])
+@pytest.mark.parametrize("key", [SELECTOR, AFFINITY, TOLERATIONS])
+def test_stored_requirements_of_another_shape_fit_no_node(key: str, value: object) -> None:
+    """Rows of before may have what a pod's owner wrote under the collector's keys."""
+    needs = read_requirements({key: value})
+    if needs == UNREADABLE_REQUIREMENTS:
+        assert needs.explain_refusal({"a": "b"}, frozenset())

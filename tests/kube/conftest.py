@@ -127,3 +127,10 @@ class Look:
 def look(api: ApiConnection, now: datetime) -> Look:
     """Return what looks once at the whole cluster."""
     return Look(api, now)
+
+
+@pytest.fixture
+def poll(request: pytest.FixtureRequest) -> Look:
+    """Poll the whole cluster and return its rows."""
+    function: Look = request.getfixturevalue("look")
+    return function

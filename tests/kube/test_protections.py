@@ -13,7 +13,14 @@ from actions.decide import decide
 from actions.facts import gather_facts
 from analyzers.protections import read_vetoes
 from collectors.prometheus.kube_state import KubeState, build_pod_rows
-from fallow.protections import NAMESPACE, OWNERS, Protection, read_annotations, select_protections
+from fallow.protections import (
+    NAMESPACE,
+    OWNERS,
+    UNREADABLE,
+    Protection,
+    read_annotations,
+    select_protections,
+)
 from tests.actions.cases import POLICY, SPENT, finding
 from tests.actions.places import door
 from tests.analyzers.conftest import Memory
@@ -23,7 +30,7 @@ from tests.kube.objects import node, pod
 GPU = {"nvidia.com/gpu": "1"}
 DEPLOYMENT = ("apps/v1", "Deployment/web")
 SAID = {"set": "true", "until": "2999-01-01T00:00:00Z"}
-KEYS = list(read_annotations())
+KEYS = [key for key in read_annotations() if key != UNREADABLE]
 PLACES = ("pod", "owner", "namespace")
 
 
@@ -53,7 +60,12 @@ def site(cluster: Cluster, place: str, words: dict[str, str], kind: str = "annot
     cluster.put("Pod", made)
 
 
-def planned(views: Memory, rows: list[dict[str, Any]], now: datetime) -> str:
+def planned(
+    views: Memory,
+    rows: list[dict[str, Any]],
+    now: datetime,
+    place: tuple[str, str, str] = ("ml", "Deployment", "web"),
+) -> str:
     """Return what the plan says of the case whose pods these rows are."""
     zone = [
         {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
@@ -61,7 +73,7 @@ def planned(views: Memory, rows: list[dict[str, Any]], now: datetime) -> str:
     ]
     views.rows("pod", zone)
     subject = finding("Deployment", "ml").subject
-    case = finding("Deployment", "ml", subject=type(subject)("c", "ml", "Deployment", "web"))
+    case = finding("Deployment", "ml", subject=type(subject)("c", *place))
     (facts,) = gather_facts(views, [case], now + timedelta(minutes=1))
     decision = decide(POLICY, facts, SPENT, now + timedelta(minutes=1))
     return "; ".join(f"{r.gate}: {r.text}" for r in decision.reasons)
@@ -125,6 +137,37 @@ def test_what_no_longer_forbids_is_no_reason(
     assert "keep: " not in planned(views, [row], now)
     assert guard(cluster, now) == ""
     assert read_vetoes(row["annotations"], row["labels"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (("ml", "Deployment", "web"), DEPLOYMENT, "web-2"),
+        (("ml", "Deployment", "web"), ("apps/v1", "Lost/web"), "web-x"),
+        (("", "Node", "n0"), ("apps/v1", "Lost/other"), "other"),
+    ],
+    ids=["of its workload", "of the workload that its name begins with", "on its node"],
+)
+def test_a_pod_that_cannot_be_read_vetoes_acts(
+    cluster: Cluster, poll: Look, views: Memory, now: datetime, case: tuple[Any, Any, str]
+) -> None:
+    place, owner, name = case
+    site(cluster, "pod", {})
+    evil = pod(name, owner=owner, annotations={"gpu-fraction": "1e999"})
+    cluster.put("Pod", evil)
+    rows = poll()
+    views.rows(
+        "node",
+        [
+            {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
+            for row in rows["node"]
+        ],
+    )
+    why = "keep: Fallow cannot read it whole"
+    assert why in planned(views, rows["pod"], now, place)
+    views.engine.execute("DELETE FROM pod")
+    others = [row for row in rows["pod"] if row["pod"] != name]
+    assert why not in planned(views, others, now, place)
 
 
 def test_of_several_pods_the_one_that_is_protected_speaks_for_all(

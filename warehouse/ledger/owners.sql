@@ -1,6 +1,6 @@
 -- Who held what in the window, and when the pod was born. Only a known birth, or an observed change
--- of hands, can begin a startup. From here on numbers replace names: `owner_id` for a pod on a
--- device, `holder_id` for a workload.
+-- of hands, can begin a startup. `unreadable`: a pod of which the collector could not read all.
+-- From here on numbers replace names: `owner_id` for a pod on a device, `holder_id` for a workload.
 WITH named_devices AS (
     SELECT DISTINCT
         device_id,
@@ -21,6 +21,8 @@ SELECT
     a.workload,
     a.team,
     a.share,
+    contains(coalesce(p.annotations, ''), '"fallow.dev/unreadable":')
+    AND (p.annotations ->> '$."fallow.dev/unreadable"') IS NOT null AS unreadable,
     a.start AS start_at,
     a."end" AS end_at,
     coalesce(

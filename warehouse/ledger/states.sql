@@ -1,10 +1,17 @@
 -- Seconds by state, one row per device, bucket and holder: allocated time first, then the rest.
 -- Unknown are seconds for which no sample is valid, whose signals contradict each other, or without
--- a compute signal. Activity that no holder explains has no owner and keeps its own state
--- (telemetry-and-waste.md#telemetry-faults): it is neither idle nor free.
--- `before_s` = the seconds of the bucket's earlier rows. `effective` = the holder's mean effective
--- utilisation over the time in which its use was known; null where no signal measured it.
-WITH holding_pods AS (
+-- a compute signal, all of a pod that cannot be read, and what such a pod may have. Activity that
+-- no holder explains has no owner and keeps its own state
+-- (telemetry-and-waste.md#telemetry-faults): it is neither idle nor free. `before_s` = the seconds
+-- of the bucket's earlier rows. `effective` = the holder's mean effective utilisation over the time
+-- in which its use was known; null where no signal measured it.
+WITH unread AS (
+    SELECT DISTINCT owner_id
+    FROM owners
+    WHERE unreadable
+),
+
+holding_pods AS (
     SELECT
         c.device_id,
         c.bucket,
@@ -12,6 +19,7 @@ WITH holding_pods AS (
         c.own_s,
         least(1, c.start_s / c.time_s) AS starting,
         CASE
+            WHEN x.owner_id IS NOT null THEN 0
             WHEN c.named THEN c.used
             WHEN v.over_s > 0 THEN c.own_s / v.over_s
             ELSE 0
@@ -19,10 +27,15 @@ WITH holding_pods AS (
         CASE WHEN c.named THEN c.idle_s ELSE v.idle_s END * part AS idle_s,
         CASE WHEN c.named THEN c.low_s ELSE v.low_s END * part AS low_s,
         CASE WHEN c.named THEN c.busy_s ELSE v.busy_s END * part AS busy_s,
-        CASE WHEN c.named THEN c.effective ELSE v.effective END AS effective,
+        CASE
+            WHEN x.owner_id IS NOT null THEN null
+            WHEN c.named THEN c.effective
+            ELSE v.effective
+        END AS effective,
         coalesce(l.lost, 0) AS lost
     FROM claimed AS c
     INNER JOIN vacancies AS v ON c.device_id = v.device_id AND c.cell = v.cell
+    LEFT JOIN unread AS x ON c.owner_id = x.owner_id
     LEFT JOIN lost AS l
         ON c.device_id = l.device_id AND c.cell = l.cell AND c.owner_id = l.owner_id
 ),
@@ -32,6 +45,7 @@ unallocated AS (
         device_id,
         bucket,
         down,
+        hidden,
         rest_s + vacant_s AS left_s,
         CASE WHEN over_s > 0 THEN 1 / over_s ELSE 0 END AS per_s,
         low_s * vacant_s * per_s AS low_s,
@@ -63,7 +77,7 @@ pieces AS (
         device_id,
         bucket,
         0,
-        free_s * (1 - down),
+        free_s * (1 - hidden) * (1 - down),
         0,
         low_s * (1 - down),
         busy_s * (1 - down),
@@ -71,7 +85,7 @@ pieces AS (
         0,
         0,
         left_s * down,
-        (left_s - free_s - low_s - busy_s) * (1 - down),
+        (left_s - free_s * (1 - hidden) - low_s - busy_s) * (1 - down),
         null
     FROM unallocated
     UNION ALL

@@ -1,7 +1,7 @@
 -- Per cell: unallocated time. `rest_s` = what partial holders left of a device, `vacant_s` = time
--- without any holder. `pool` = the samples that name no holder; they are spread over all the
--- seconds that they may belong to (`over_s`). `spare_s` = samples of a partial holder beyond its
--- share.
+-- without any holder, `hidden` = the part in which a pod that cannot be read may have it. `pool` =
+-- the samples that name no holder; they are spread over all the seconds that they may belong to
+-- (`over_s`). `spare_s` = samples of a partial holder beyond its share.
 WITH downs AS (
     SELECT
         c.device_id,
@@ -10,6 +10,17 @@ WITH downs AS (
     FROM cells AS c
     INNER JOIN down AS d ON c.device_id = d.device_id
     WHERE d.from_at < c.to_at AND d.to_at > c.from_at
+    GROUP BY c.device_id, c.cell
+),
+
+hides AS (
+    SELECT
+        c.device_id,
+        c.cell,
+        sum(epoch(least(c.to_at, u.to_at)) - epoch(greatest(c.from_at, u.from_at))) AS hidden_s
+    FROM cells AS c
+    INNER JOIN unreadable AS u ON c.device_id = u.device_id
+    WHERE u.from_at < c.to_at AND u.to_at > c.from_at
     GROUP BY c.device_id, c.cell
 ),
 
@@ -59,6 +70,7 @@ free_time AS (
     SELECT
         c.*,
         coalesce(d.down_s, 0) AS down_s,
+        coalesce(u.hidden_s, 0) AS hidden_s,
         coalesce(h.own_s, 0) AS own_s,
         coalesce(h.unnamed_s, 0) AS unnamed_s,
         coalesce(h.spare_s, 0) AS spare_s,
@@ -72,6 +84,7 @@ free_time AS (
     LEFT JOIN holders_seen AS h ON c.device_id = h.device_id AND c.cell = h.cell
     LEFT JOIN pool AS p ON c.device_id = p.device_id AND c.cell = p.cell
     LEFT JOIN downs AS d ON c.device_id = d.device_id AND c.cell = d.cell
+    LEFT JOIN hides AS u ON c.device_id = u.device_id AND c.cell = u.cell
 )
 
 SELECT
@@ -81,6 +94,7 @@ SELECT
     kind,
     cap_s,
     least(1, down_s / cap_s) AS down,
+    least(1, hidden_s / cap_s) AS hidden,
     spare_s,
     idle_s,
     low_s,

@@ -54,6 +54,7 @@ WHERE
     least(begin_at, coalesce(first_seen, begin_at)) < $until AND end_at >= $since
     AND (
         gpu_request > 0
+        OR contains(annotations, '"fallow.dev/unreadable":')
         OR concat_ws('/', cluster, namespace, workload_kind, workload) IN (SELECT unnest($named))
     )
 ORDER BY cluster, namespace, pod, uid
