@@ -6,7 +6,7 @@ older than their source can have, are left out and counted; so are texts that no
 has checked (`fallow.clean_texts`). New samples mark their 5-minute buckets dirty for the rollup.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -98,9 +98,8 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     limit = _find_limit(warehouse)
     rows = future = old = 0
     settings, now = warehouse.settings, warehouse.clock()
-    for batch in check_batches(batches, cluster=settings.cluster, source="warehouse", at=now):
-        if get_storage(batch.table).mode == "derived":
-            raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
+    stored = _refuse_derived(batches)
+    for batch in check_batches(stored, cluster=settings.cluster, source="warehouse", at=now):
         present = _drop_future(batch, limit).rows
         recent, rejected = _drop_old(batch.table, present, EARLIEST, limit)
         rows += 0 if batch.table == "rejection" else batch.rows.num_rows
@@ -115,6 +114,13 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
             work.append((table, whole))
     added = _busy_again(_write, warehouse, work) if work else 0
     return IngestResult(rows, added, rows - added - future - old, future, old)
+
+
+def _refuse_derived(batches: Iterable[Batch]) -> Iterator[Batch]:
+    for batch in batches:
+        if get_storage(batch.table).mode == "derived":
+            raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
+        yield batch
 
 
 _busy_again = Retrying(

@@ -562,7 +562,9 @@ def _refuse_unreadable(away: Collection[str], plan: str) -> None:
 
 
 def _check_existence(place: catalog.CatalogLocation) -> None:
-    if place.embedded and not (place.home / catalog.CATALOG_FILE).exists():
+    path = place.home / catalog.CATALOG_FILE
+    # A creation that was cut short leaves an empty file.
+    if place.embedded and not (path.exists() and (path.stat().st_size or not path.is_file())):
         raise WarehouseError(
             f"there is no warehouse at {place.name} yet",
             hint="bring telemetry in first: fallow collect --once",

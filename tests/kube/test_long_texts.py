@@ -1,8 +1,6 @@
 """An import's memory does not grow with the bytes of annotations that nothing reads."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +9,10 @@ import pytest
 
 from collectors.kube import dump_file
 from collectors.kube.dump import import_kubectl
+from tests.peak_memory import run_measured
 
 HAMI = "hami.io/vgpu-devices-allocated"
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-_IMPORT = """
-import resource, sys
-from runtime.cli import run
-code = run(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, code, file=sys.stderr)
-"""
 
 
 def write_dump(path: Path, annotations: Mapping[str, str], pods: int, indent: int | None) -> Path:
@@ -64,18 +57,11 @@ def test_many_long_lists_of_devices_are_unknown_and_never_a_part(
     assert counts == [1_000] * 4 + [0] * 16
 
 
-def measure(path: Path, home: Path) -> int:
-    """Return the peak memory of an import in MB."""
-    words = ["import", "kubectl", path, "--cluster", "c", "--home", home]
-    done = subprocess.run(
-        [sys.executable, "-c", _IMPORT, *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    peak, code = done.stderr.split()[-2:]
-    assert code == "0", done.stderr
-    return int(peak)
+def measure(path: Path, home: Path) -> float:
+    """Return the peak memory of an import in MiB."""
+    ended = run_measured(["import", "kubectl", path, "--cluster", "c", "--home", home])
+    assert ended.code == 0, ended.err
+    return ended.peak_mib
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,16 @@
 """A query that takes too much time or memory ends with its process, whatever the engine does."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fallow.settings import Settings
+from tests.peak_memory import run_measured
 from warehouse.lake import Warehouse
 
 ENGINE_MB, START_MB, LATE_MB = 256, 300, 200
 """The engine's limit; what the command has before it queries; what a query may take in between two
 looks on a busy machine."""
-START = "from runtime.cli import main; main()"
 
 
 @pytest.mark.parametrize(
@@ -31,20 +28,9 @@ def test_a_query_ends_at_its_limits(tmp_path: Path, sql: str, within: str, ended
         "FALLOW_WAREHOUSE__MEMORY_LIMIT": f"{ENGINE_MB}MB",
         "FALLOW_WAREHOUSE__QUERY_WITHIN": within,
     }
-    command = ["warehouse", "query", sql, "-o", "json", "--home", str(tmp_path / "home")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, *command],
-        env={**os.environ, **limits},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    with process.stderr:
-        message = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 1
-    assert ended_by in message
-    assert "hint: " in message
-    assert usage.ru_maxrss / 1024 < START_MB + ENGINE_MB * 1.5 + LATE_MB
+    command = ["warehouse", "query", sql, "-o", "json", "--home", tmp_path / "home"]
+    ended = run_measured(command, limits)
+    assert ended.code == 1
+    assert ended_by in ended.err
+    assert "hint: " in ended.err
+    assert ended.peak_mib < START_MB + ENGINE_MB * 1.5 + LATE_MB

@@ -135,7 +135,7 @@ def test_a_cold_folder_that_cannot_be_written_is_said_in_words(
 def test_a_catalog_whose_creation_was_cut_short_is_no_warehouse_yet(settings: Settings) -> None:
     settings.home.mkdir()
     (settings.home / "catalog.sqlite").touch()
-    with pytest.raises(WarehouseError, match="there is no warehouse yet"):
+    with pytest.raises(WarehouseError, match="there is no warehouse"):
         Warehouse.open(settings)
     with Warehouse.open(settings, write=True):
         pass
