@@ -14,6 +14,7 @@ from collectors.frame import Floats, Ints
 from collectors.inventory import derive_pod_uid
 from collectors.reader import find_meanings
 from fallow.errors import UsageError
+from fallow.input_files import open_input
 from fallow.tables import Batch
 
 SOURCE = "exposition"
@@ -78,16 +79,14 @@ def _read(path: Path, now: np.int64) -> _Values:
 
 def _read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the file in blocks that end where a line ends."""
-    try:
-        with path.open("rb") as file:
-            rest = b""
-            while block := file.read(BLOCK):
-                head, newline, tail = (rest + block).rpartition(b"\n")
-                rest = tail
-                yield head + newline
-            yield rest
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+    with open_input(path) as file:
+        rest = b""
+        while block := file.read(BLOCK):
+            head, newline, rest = (rest + block).rpartition(b"\n")
+            if len(rest) > BLOCK:
+                raise UsageError(f"{path} is no Prometheus text: a line over {BLOCK >> 20} MiB")
+            yield head + newline
+        yield rest
 
 
 def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:

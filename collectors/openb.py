@@ -14,11 +14,14 @@ import polars as pl
 
 from collectors.inventory import derive_pod_uid
 from fallow.errors import UsageError
+from fallow.input_files import open_input
 from fallow.tables import Batch, get_schema
 
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 """The time of second 0 of the trace: the trace's own year, otherwise arbitrary."""
 
+MAX_BYTES = 1 << 30
+"""Bytes of a list: the trace's own has 1 MB."""
 NAMESPACE = "openb"
 RESOURCE = "nvidia.com/gpu"
 WHOLE = 1000
@@ -125,9 +128,8 @@ def _read(
 ) -> pl.DataFrame:
     """Read a table; `optional` columns may all be missing, and are then empty."""
     try:
-        frame = pl.read_csv(path, schema_overrides=columns_wanted)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        with open_input(path, most=MAX_BYTES) as file:
+            frame = pl.read_csv(file, schema_overrides=columns_wanted)
     except pl.exceptions.NoDataError as error:
         raise UsageError(f"{path} is empty") from error
     except pl.exceptions.PolarsError as error:

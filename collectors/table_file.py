@@ -8,6 +8,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from fallow.errors import UsageError
+from fallow.input_files import open_input
 
 NOTHING = ["", "null", "NULL", "None", "NaN", "nan", "NA", "N/A", "[N/A]", "n/a", "-"]
 """How CSV files write a missing value."""
@@ -31,11 +32,8 @@ def open_table(path: Path) -> TableFile:
     Raises:
         UsageError: no such file, or neither of the two.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(4)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+    with open_input(path) as file:
+        head = file.read(4)
     if not head:
         raise UsageError(f"{path} is empty")
     parquet = head == b"PAR1" or path.suffix in {".parquet", ".pq"}

@@ -35,6 +35,8 @@ from fallow.datapath_settings import DatapathSettings
 from fallow.demo_marker import MARKER, is_demo_home
 from fallow.errors import SettingsError
 from fallow.idle_settings import IdleSettings, LedgerSettings
+from fallow.input_files import UnreadableFileError, read_text_input
+from fallow.plain_yaml import BoundedLoader, NotPlainError
 from fallow.price_settings import PriceSettings
 from fallow.redaction import SECRET_NAME, find_secrets, remember_secrets
 from fallow.reliability_settings import ReliabilitySettings, StalledSettings
@@ -208,16 +210,17 @@ _RESERVED = {"FALLOW_CONFIG", "FALLOW_DEBUG"}
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"cannot read the settings file {path}: {error}") from error
-    except yaml.YAMLError as error:
+        data = yaml.load(read_text_input(path, "the settings file"), BoundedLoader)  # noqa: S506  (a SafeLoader)
+    except UnreadableFileError as error:
+        raise SettingsError(error.message, hint=error.hint) from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number or a date that is none
         # The parser's own text quotes the line, which may have a password.
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or type(error).__name__
         problem = re.sub("'.{2,}'", "...", problem)  # the name of an alias or of a tag
-        raise SettingsError(f"{path} is not YAML: {problem}{line}") from None
+        plain = "plain " * isinstance(error, NotPlainError)
+        raise SettingsError(f"{path} is not {plain}YAML: {problem}{line}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -228,8 +231,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _parse_scalar(text: str) -> object:
     if text[:1] in "[{":
         try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError:
+            return yaml.load(text, BoundedLoader)  # noqa: S506  (a SafeLoader)
+        except (yaml.YAMLError, ValueError):
             return text
     return text
 

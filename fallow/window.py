@@ -7,6 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from fallow.errors import UsageError
+from fallow.texts import CUT
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -17,6 +18,9 @@ _UNITS = {
     "w": timedelta(weeks=1),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEARS = range(1970, 2200)
+"""Years of telemetry; several of the longest durations before them are still dates."""
+_LONGEST = timedelta(days=36_525)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))")
 
 
@@ -24,7 +28,7 @@ def parse_duration(text: str) -> timedelta:
     """Read a duration such as `30m`, `1h30m`, `7d` or `57s`.
 
     Raises:
-        UsageError: the text is not a duration, or it is zero.
+        UsageError: the text is not a duration, or it is zero or over a hundred years.
     """
     position, total = 0, timedelta()
     for match in _DURATION.finditer(text.strip()):
@@ -34,12 +38,14 @@ def parse_duration(text: str) -> timedelta:
         try:
             total += float(match.group(1)) * _UNITS[match.group(2)]
         except OverflowError:
-            break
+            total = timedelta.max
     if position != len(text.strip()) or not text.strip() or total <= timedelta():
         raise UsageError(
-            f"{text!r} is not a duration: write a number with ms, s, m, h, d or w",
+            f"{text[:CUT]!r} is not a duration: write a number with ms, s, m, h, d or w",
             hint="30s, 5m, 1h30m and 7d are durations",
         )
+    if total > _LONGEST:
+        raise UsageError(f"{text[:CUT]!r} is too long: a hundred years, {_LONGEST.days}d, at most")
     return total
 
 
@@ -62,7 +68,7 @@ def parse_timestamp(text: str, *, now: datetime) -> datetime:
     """Read an ISO 8601 timestamp, `now`, or a duration before now.
 
     Raises:
-        UsageError: the text is none of these.
+        UsageError: the text is none of these, or a time before 1970 or after 2199.
     """
     if text == "now":
         return now
@@ -76,6 +82,9 @@ def parse_timestamp(text: str, *, now: datetime) -> datetime:
                 error.message.replace("is not a duration", "is not a duration, and no time"),
                 hint=f"{error.hint}; 2026-11-20 and 2026-11-20T10:00 are times",
             ) from None
+    if timestamp.year not in _YEARS:
+        years = f"{_YEARS.start} to {_YEARS.stop - 1}"
+        raise UsageError(f"{text[:CUT]} is no time of telemetry", hint=f"legal: the years {years}")
     return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 
 

@@ -16,10 +16,12 @@ import msgspec
 from actions.journal import event_types
 from actions.journal.log import Journal
 from fallow.errors import FallowError
+from fallow.input_files import UnreadableFileError, read_input
 
 EVERY = 10_000
 """Rows after which a process that writes the journal also writes a checkpoint."""
 SUFFIX = ".checkpoint"
+MOST_BYTES = 1 << 30
 _SOURCES = (
     ("actions.journal", "action_state.py"),
     ("actions.journal", "derivation.py"),
@@ -49,8 +51,8 @@ def read_checkpoint(journal: Journal) -> Checkpoint | None:
         WarehouseError: a link before it is broken.
     """
     try:
-        body = journal.path.with_name(journal.path.name + SUFFIX).read_bytes()
-    except OSError:
+        body = read_input(journal.path.with_name(journal.path.name + SUFFIX), most=MOST_BYTES)
+    except UnreadableFileError:
         return None
     digest = hashlib.sha256(body).hexdigest()
     if not any(

@@ -1,7 +1,7 @@
 """YAML as a tree whose nodes know their lines, restricted to plain data.
 
-Not allowed: anchors or aliases (which can expand without bound), tags, duplicate keys, tabs. Size
-and depth are bounded. All errors are collected, so that one run reports every error.
+Not allowed: what `fallow.plain_yaml` refuses, duplicate keys, tabs. Size and depth are bounded. All
+errors in keys and values are collected, so that one run reports every one.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import yaml
 
+from fallow.input_files import UnreadableFileError, read_input
+from fallow.plain_yaml import NotPlainError, PlainLoader
+
 MAX_BYTES = 256 * 1024
-MAX_DEPTH = 16
 
 Node = yaml.Node
 
@@ -59,22 +61,17 @@ def get_line(node: Node) -> int:
 def read_documents(path: Path, location: Location) -> list[Node]:
     """Return the non-empty documents of a file; none where the file is no plain YAML."""
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        location.report(0, f"cannot be read: {error.strerror or error}")
+        raw = read_input(path, most=MAX_BYTES)
+    except UnreadableFileError as error:
+        location.report(0, "; ".join(filter(None, (f"cannot be read: {error.reason}", error.hint))))
         return []
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         location.report(raw[: error.start].count(b"\n") + 1, "is not UTF-8")
         return []
-    if len(raw) > MAX_BYTES:
-        location.report(0, f"has {len(raw):,} bytes: a file of policies has {MAX_BYTES:,} at most")
-        return []
     try:
-        if _has_forbidden(text, location):
-            return []
-        nodes = list(yaml.compose_all(text, yaml.SafeLoader))
+        nodes = list(yaml.compose_all(text, PlainLoader))
     except yaml.YAMLError as error:
         location.report(_line(error, text), _describe_error(error))
         return []
@@ -133,27 +130,6 @@ def to_plain(node: Node) -> Any:
     return yaml.SafeLoader("").construct_object(node, deep=True)
 
 
-def _has_forbidden(text: str, location: Location) -> bool:
-    """Record YAML features that are not allowed; stop where the tree is too deep."""
-    depth, has_problem = 0, False
-    for event in yaml.parse(text, yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            location.report(line, f"is nested deeper than {MAX_DEPTH} levels")
-            return True
-        if isinstance(event, yaml.NodeEvent) and event.anchor:
-            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            problem = "anchors and aliases are not read; quote a glob that begins with *"
-            location.report(line, f"{sign}{event.anchor}: {problem}")
-            has_problem = True
-        elif getattr(event, "tag", None) is not None:
-            location.report(line, f"{getattr(event, 'tag', '')}: tags are not read")
-            has_problem = True
-    return has_problem
-
-
 def _line(error: yaml.YAMLError, text: str) -> int:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
@@ -163,6 +139,9 @@ def _line(error: yaml.YAMLError, text: str) -> int:
 
 
 def _describe_error(error: yaml.YAMLError) -> str:
+    if isinstance(error, NotPlainError):
+        quote = "; quote a glob that begins with *" if error.name.startswith("*") else ""
+        return f"{error.name}: {error.problem}{quote}" if error.name else str(error.problem)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     if "'\\t'" in problem:
         return "is not YAML: a tab; indent with spaces"

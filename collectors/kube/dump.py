@@ -219,10 +219,7 @@ def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
 
 
 def _read(path: Path) -> KubectlDocument:
-    try:
-        data = read_cut(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    data = read_cut(path)
     if data[:2] in UTF_16:
         data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(b"\xef\xbb\xbf").strip()

@@ -11,6 +11,7 @@ import msgspec
 
 from fallow.errors import UsageError
 from fallow.gpu_models import read_gpu_models
+from fallow.input_files import read_text_input
 from fallow.resources import read_text
 
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
@@ -56,15 +57,7 @@ def read_card_file(path: Path) -> tuple[CardRow, ...]:
     Raises:
         UsageError: the file cannot be read, or a line is not a legal row; line and value are named.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(
-            f"cannot read the rate card {path}: {reason}",
-            hint="prices.rate_card names a CSV file with the columns of the built-in card",
-        ) from error
-    return read(text.splitlines(), str(path))
+    return read(read_text_input(path, "the rate card").splitlines(), str(path))
 
 
 def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:

@@ -4,11 +4,13 @@ Responses stay bytes; each caller decodes what it needs (four times faster and a
 of the client's own models). Reads are retried; a write is sent exactly once.
 """
 
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,6 +25,7 @@ from fallow.deadlines import (
     watch_connections,
 )
 from fallow.errors import UNREADABLE_JSON, FallowError, SettingsError, SourceError, TemporaryError
+from fallow.input_files import MAX_TEXT, open_input
 from fallow.kube.api_objects import ApiStatus
 
 ATTEMPTS = 5
@@ -310,6 +313,8 @@ def connect(
     """
     from kubernetes import client, config
 
+    for name in filter(os.path.exists, os.environ.get("KUBECONFIG", "").split(os.pathsep)):
+        open_input(Path(name), "the kubeconfig", MAX_TEXT).close()  # the client would wait for one
     settings = client.Configuration()
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]

