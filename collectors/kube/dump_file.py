@@ -5,10 +5,13 @@ import must not grow with their bytes.
 """
 
 import re
+from functools import cache
 from pathlib import Path
 
+from collectors.kube.table import parse_table
 from fallow.errors import UsageError
 from fallow.input_files import open_input
+from fallow.protections import read_annotations, read_notes
 
 LONGEST = 4096
 """Bytes of a text that stays; protections and names are shorter."""
@@ -18,11 +21,21 @@ MOST_WHOLE = 64 << 20
 """Bytes of such texts over `LONGEST` in a dump; one of 16 devices has 1 KiB."""
 MOST_BYTES = 4 << 30
 """Bytes of a dump: pods of 250 kB of annotations, 16,000 of them."""
+MOST_OF_OBJECT, LEAST_OF_OBJECT = 16 << 10, 1 << 10
+"""Bytes of the annotations of one object that stay: of keys that are read, then the shortest."""
+MOST_OF_DUMP = 16 << 20
+"""Bytes of the annotations of a dump from which on the lesser of these bounds holds."""
 _BLOCK = 1 << 20
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of PowerShell's `>` begins; it is read as it is."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|\\?\Z)', re.DOTALL)
 """A text, or its beginning where the block ends inside it: what follows would be misread."""
+_OPENING = re.compile(rb'"annotations"\s*+:\s*+\{')
+_PAIRS = re.compile(rb'(?:[\s,:]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_PAIR = re.compile(
+    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL
+)
+_OPENING_BYTES = 64
 
 
 def read_cut(path: Path) -> bytes:
@@ -32,32 +45,86 @@ def read_cut(path: Path) -> bytes:
         UsageError: the file cannot be read.
     """
     parts: list[bytes] = []
-    rest, key, whole = b"", b"", 0
+    rest, key, whole, noted = b"", b"", 0, 0
     with open_input(path, most=MOST_BYTES) as file:
         first = file.read(2)
         file.seek(0)
         if first in UTF_16:
             return file.read()
-        while block := file.read(max(_BLOCK, len(rest))):
-            block = rest + block
+        block = b" "
+        while block:
+            block = file.read(max(_BLOCK, len(rest)))
+            most = MOST_OF_OBJECT if noted < MOST_OF_DUMP else LEAST_OF_OBJECT
+            text, tail, size = _prune_annotations(
+                rest + block, _OPENING_BYTES if block else 0, most
+            )
+            noted += size
             begin = end = 0
-            if max(map(len, block.split(b"\n"))) <= LONGEST:  # no text goes over a line's end
-                end = block.rfind(b"\n") + 1
-                parts.append(block[:end])
-                rest = block[end:]
+            if max(map(len, text.split(b"\n"))) <= LONGEST:  # no text goes over a line's end
+                end = text.rfind(b"\n") + 1
+                parts.append(text[:end])
+                rest = text[end:] + tail
                 continue
-            for match in _STRING.finditer(block):
+            for match in _STRING.finditer(text):
                 if not match[1]:
                     break
                 start, end = match.span()
-                if (size := end - start) > LONGEST:
-                    whole += size if key.startswith(_READ_WHOLE) else 0
+                if end - start > LONGEST:
+                    whole += end - start if key.startswith(_READ_WHOLE) else 0
                     if not key.startswith(_READ_WHOLE) or whole > MOST_WHOLE:
-                        parts += block[begin:start], f'"… ({size:,} bytes)"'.encode()
+                        parts += text[begin:start], _describe_size(match[0])
                         begin = end
-                key = block[start : min(end, start + len(_READ_WHOLE))]
-            parts.append(block[begin:end])
-            rest = block[end:]
+                key = text[start : min(end, start + len(_READ_WHOLE))]
+            parts.append(text[begin:end])
+            rest = text[end:] + tail
             if len(rest) > MOST_WHOLE:
                 raise UsageError(f"{path} is no JSON: {MOST_WHOLE >> 20} MiB without a text")
     return b"".join([*parts, rest])
+
+
+def _describe_size(text: bytes) -> bytes:
+    return f'"… ({len(text):,} bytes)"'.encode()
+
+
+def _prune_annotations(block: bytes, held: int, most: int) -> tuple[bytes, bytes, int]:
+    """Return a block with at most so many bytes of each object's annotations, its end, and theirs.
+
+    The end, at least `held` bytes, may be the beginning of an object's annotations.
+    """
+    parts: list[bytes] = []
+    begin, limit, size = 0, len(block) - held, 0
+    for opening in _OPENING.finditer(block):
+        start = opening.end()
+        pairs = _PAIRS.match(block, start)
+        end = pairs.end() if pairs else start
+        if block[end : end + 1] in {b"", b'"'}:  # they go on in the next block
+            limit = min(limit, opening.start())
+            break
+        if end - start > most:
+            parts += block[begin:start], _prune(block[start:end], most)
+            begin = end
+        size += min(end - start, most)
+    limit = max(begin, limit)
+    return b"".join([*parts, block[begin:limit]]), block[limit:], size
+
+
+@cache
+def _list_prefixes() -> tuple[bytes, ...]:
+    names = [row["prefix"] for row in parse_table("pod_annotations")]
+    return tuple(f'"{name}'.encode() for name in (*names, *read_annotations(), *read_notes()))
+
+
+def _prune(pairs: bytes, most: int) -> bytes:
+    """Return the annotations that stay."""
+    texts = [
+        (key, text if len(text) <= LONGEST or key.startswith(_READ_WHOLE) else _describe_size(text))
+        for key, text in _PAIR.findall(pairs)
+    ]
+    kept, size = [], 0
+    read = _list_prefixes()
+    texts.sort(key=lambda pair: (not pair[0].startswith(read), len(pair[0]) + len(pair[1])))
+    for key, text in texts:
+        size += len(key) + len(text) if len(text) <= LONGEST else 0
+        if size <= most:
+            kept.append(key + b":" + text)
+    return b",".join(kept)

@@ -57,22 +57,43 @@ def test_many_long_lists_of_devices_are_unknown_and_never_a_part(
     assert counts == [1_000] * 4 + [0] * 16
 
 
-def measure(path: Path, home: Path) -> float:
-    """Return the peak memory of an import in MiB."""
-    ended = run_measured(["import", "kubectl", path, "--cluster", "c", "--home", home])
+def write_notes(size: int) -> dict[str, str]:
+    """Return annotations of so many bytes: one long text, and many that no text's bound cuts."""
+    texts = {f"example.com/note-{n}": "x" * 4000 for n in range(size // 8000)}
+    return {"fallow.dev/keep": "x" * (size // 2), "fallow.dev/slo": "p99", **texts}
+
+
+def test_of_many_texts_the_short_ones_stay(tmp_path: Path) -> None:
+    path = write_dump(tmp_path / "dump.json", write_notes(250_000), 20, None)
+    document = json.loads(dump_file.read_cut(path))
+    for item in document["items"]:
+        kept = item["metadata"]["annotations"]
+        assert (kept["fallow.dev/slo"], kept["fallow.dev/keep"]) == ("p99", "… (125,002 bytes)")
+        assert 3 <= len(kept) <= 6
+        assert item["spec"]["containers"][0]["name"] == "main"
+
+
+def measure(*words: object) -> float:
+    """Return the peak memory of a command in MiB."""
+    ended = run_measured(words)
     assert ended.code == 0, ended.err
     return ended.peak_mib
 
 
 @pytest.mark.parametrize(
-    ("pods", "more"),
-    # 15,000 of them are a file of 3.7 GB: 600 cover the same.
-    [(60, 600), pytest.param(1_500, 15_000, marks=pytest.mark.long)],
+    ("pods", "more", "size"),
+    [
+        (40, 400, 250_000),
+        pytest.param(150, 1_500, 250_000, marks=pytest.mark.long),
+        pytest.param(1_500, 15_000, 25_000, marks=pytest.mark.long),
+    ],
 )
 def test_ten_times_the_pods_take_at_most_a_third_more_memory(
-    tmp_path: Path, pods: int, more: int
+    tmp_path: Path, pods: int, more: int, size: int
 ) -> None:
-    notes = {"fallow.dev/keep": "x" * 250_000}
-    few = measure(write_dump(tmp_path / "few.json", notes, pods, 4), tmp_path / "few")
-    many = measure(write_dump(tmp_path / "many.json", notes, more, 4), tmp_path / "many")
-    assert many <= min(700, 1.3 * few)
+    peaks, home = [], tmp_path / "home"
+    for count in (pods, more):
+        path = write_dump(tmp_path / "dump.json", write_notes(size), count, 4)
+        peaks.append(measure("import", "kubectl", path, "--cluster", "c", "--home", home))
+    assert peaks[1] <= min(700, 1.3 * peaks[0]), peaks
+    assert measure("warehouse", "status", "--home", home) <= 350
