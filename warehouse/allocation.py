@@ -36,6 +36,7 @@ STEPS = (
             "listed",
             "evidence",
             "best_evidence",
+            "excessive",
             "unnamed",
             "users",
             "claims",

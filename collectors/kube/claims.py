@@ -1,8 +1,9 @@
 """Decide which devices a pod's claims give it: anybody who may create a pod writes its annotations.
 
-A DRA claim is allocated by the scheduler. HAMi's annotation needs a GPU request of its pod, and
-devices of its pod's node: those that HAMi registered there. Where the node has no register the
-devices are `estimated`. Their shares sum to at most the request.
+A DRA claim is allocated by the scheduler, and its devices are in a slice of the pod's node. HAMi's
+annotation needs a GPU request of its pod, and devices of its pod's node: those that HAMi registered
+there. Where the node has no register the devices are `estimated`. Their shares sum to at most the
+request.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from fallow.kube.pod_requests import Amounts
 from fallow.rejections import Rejection
 
 HAMI_FIELD = "hami.io/*-devices-allocated"
+DRA_FIELD = "status.allocation.devices"
 _PERCENT = 100
 
 
@@ -33,18 +35,18 @@ def read_devices(
     node = pod.spec.node_name or ""
     register = registers.get(node, {})
     claimed = read_hami_devices(pod.metadata.annotations, register)
-    devices = dra.devices(pod.metadata, node)
+    allocated = dra.claimed(pod.metadata)
+    devices = [d for d, place in allocated if place is None or (place and place == (node or place))]
+    refused = _list_rest(pod, DRA_FIELD, [d for d, _ in allocated], devices)
     counts = select_gpus(requested)
     if not claimed:
-        return devices, []
+        return devices, refused
     if not counts:
-        return devices, [_refuse(pod, f"it names {claimed[0].device} and requests no GPU")]
+        reason = f"it names {claimed[0].device} and requests no GPU"
+        return devices, [*refused, _refuse(pod, HAMI_FIELD, reason)]
     others = () if register or not node else frozenset[str]().union(*registers.values())
     admitted = [d for d in claimed if not d.estimated or not (register or d.device in others)]
-    rest = {d.device for d in claimed}.difference(d.device for d in admitted)
-    refused = (
-        [_refuse(pod, f"{min(rest)} is no device of its node {node}")] if rest and node else []
-    )
+    refused += _list_rest(pod, HAMI_FIELD, claimed, admitted) if node else []
     limit = float(sum(counts.values())) * _find_part(pod, requested, admitted, register)
     return [*devices, *limit_shares(admitted, limit)], refused
 
@@ -69,14 +71,17 @@ def _find_part(
     return min(max(parts, default=1.0), 1.0)
 
 
-def _refuse(pod: Pod, reason: str) -> Rejection:
-    meta = pod.metadata
+def _list_rest(
+    pod: Pod, field: str, claimed: list[PodDevice], admitted: list[PodDevice]
+) -> list[Rejection]:
+    """Return why devices are not admitted: one rejection of a pod and field names one of them."""
+    rest = {d.device for d in claimed}.difference(d.device for d in admitted)
+    place = f"its node {pod.spec.node_name}" if pod.spec.node_name else "any node"
+    return [_refuse(pod, field, f"{min(rest)} is no device of {place}")] if rest else []
+
+
+def _refuse(pod: Pod, field: str, reason: str) -> Rejection:
+    meta, node = pod.metadata, pod.spec.node_name or ""
     return Rejection(
-        "allocation",
-        meta.namespace,
-        meta.name,
-        HAMI_FIELD,
-        reason,
-        uid=meta.uid,
-        node=pod.spec.node_name or "",
+        "allocation", meta.namespace, meta.name, field, reason, uid=meta.uid, node=node
     )

@@ -170,17 +170,13 @@ class Dra:
         for claim in claims:
             self._read(claim)
 
-    def devices(self, pod: Meta, node: str | None) -> list[PodDevice]:
-        """Return the devices of one pod, without those that a slice offers on another node."""
-        return [
-            device
-            for device, offered_on in self._by_pod.get(pod.uid, ())
-            if not node or offered_on in {None, node}
-        ]
+    def claimed(self, pod: Meta) -> list[tuple[PodDevice, str | None]]:
+        """Return the devices of one pod, each with its node: None = any, "" = no slice has it."""
+        return self._by_pod.get(pod.uid, [])
 
     def on_node(self, node: str) -> list[SliceDevice]:
         """Return the devices that a node's slices offer, instances included."""
-        return [d for d in self._offered.values() if d.node == node]
+        return [d for d in self._offered.values() if d is not None and d.node == node]
 
     def _read(self, claim: CustomObject) -> None:
         status = claim.status or {}
@@ -194,44 +190,42 @@ class Dra:
             if result.get("adminAccess"):  # an admin claim of monitoring, which holds nothing
                 continue
             key = tuple(str(result.get(part)) for part in ("driver", "pool", "device"))
-            slice_device = self._offered.get(key)
-            if slice_device is None:
+            offered = self._offered.get(key, SliceDevice("/".join(key), None, None, None, ""))
+            if offered is None:
                 continue
             share = 1.0 if len(users) == 1 else None
             device = PodDevice(
-                slice_device.uuid,
-                share,
-                "dra",
-                parent=slice_device.parent,
-                profile=slice_device.profile,
+                offered.uuid, share, "dra", parent=offered.parent, profile=offered.profile
             )
             for uid in users:
-                self._by_pod.setdefault(uid, []).append((device, slice_device.node))
+                self._by_pod.setdefault(uid, []).append((device, offered.node))
 
 
-def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[str, ...], SliceDevice]:
-    """Return GPUs by (driver, pool, device) from each pool's newest generation."""
+def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[str, ...], SliceDevice | None]:
+    """Return GPUs by (driver, pool, device) of each pool's newest generation; None = no GPU."""
     specs = [(s.spec, get_map(s.spec.get("pool"))) for s in slices if s.spec]
     newest: dict[tuple[str, str], int] = {}
     for spec, pool in specs:
         key = (str(spec.get("driver")), str(pool.get("name")))
         newest[key] = max(newest.get(key, 0), _get_generation(pool))
-    devices: dict[tuple[str, ...], SliceDevice] = {}
+    devices: dict[tuple[str, ...], SliceDevice | None] = {}
     for spec, pool in specs:
         key = (str(spec.get("driver")), str(pool.get("name")))
         if _get_generation(pool) < newest[key]:
             continue
         for device in list_maps(spec.get("devices")):
-            uuid = _attribute(device, "uuid")
-            if uuid:
-                node = spec.get("nodeName")
-                devices[(*key, str(device.get("name")))] = SliceDevice(
+            uuid, node = _attribute(device, "uuid"), spec.get("nodeName")
+            devices[(*key, str(device.get("name")))] = (
+                None
+                if uuid is None
+                else SliceDevice(
                     uuid,
                     _attribute(device, "parentUUID"),
                     _attribute(device, "profile"),
                     _attribute(device, "productName"),
                     node if isinstance(node, str) else None,
                 )
+            )
     return devices
 
 

@@ -37,14 +37,16 @@ def thief(n: int = 0, *, on: str = "a", limits: Object | None = None, text: str 
     return pod(f"thief-{n}", namespace="evil", node=on, limits=limits, annotations={CLAIM: text})
 
 
-def lines(gpus: tuple[str, ...], host: str, name: str, util: int, offset: int = 0) -> list[str]:
+def lines(
+    gpus: tuple[str, ...], host: str, name: str, util: int, offset: int = 0, **labels: str
+) -> list[str]:
     namespace, _, pod_name = name.partition("/")
     text = []
     for minute in range(120):
         at = int((START + timedelta(minutes=minute, seconds=offset)).timestamp() * 1000)
         for gpu in gpus:
             words = {"UUID": gpu, "Hostname": host, "modelName": "NVIDIA H100 80GB HBM3"}
-            words |= {"exported_namespace": namespace, "exported_pod": pod_name}
+            words |= {"exported_namespace": namespace, "exported_pod": pod_name, **labels}
             said = ",".join(f'{k}="{v}"' for k, v in words.items())
             text.append(f"DCGM_FI_DEV_GPU_UTIL{{{said}}} {util} {at}")
             text.append(f"DCGM_FI_DEV_FB_USED{{{said}}} 60000 {at}")
@@ -80,6 +82,10 @@ class Site:
         rows = self.run("spend", "--by", "namespace", "--window", span)["spend"]
         return {row["namespace"]: Decimal(row["usd"]) for row in rows}
 
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.run("warehouse", "query", sql)["rows"]
+        return rows
+
 
 @pytest.fixture
 def site(fallow: Fallow, tmp_path: Path) -> Site:
@@ -109,9 +115,7 @@ def test_a_claim_needs_a_request_and_a_device_of_its_node(site: Site) -> None:
     site.load(objects, HONEST + ghost + far)
     bill = site.bill()
     assert (bill["ml"], bill["evil"]) == (Decimal("16.00"), Decimal("4.00"))
-    rows = site.run(
-        "warehouse", "query", "SELECT name, reason FROM rejection WHERE kind = 'allocation'"
-    )["rows"]
+    rows = site.query("SELECT name, reason FROM rejection WHERE kind = 'allocation'")
     reasons: dict[str, set[str]] = {row["name"]: set() for row in rows}
     for row in rows:
         reasons[row["name"]].add(row["reason"])
@@ -134,3 +138,51 @@ def test_an_annotation_gets_what_is_left_and_at_most_its_request(site: Site) -> 
     bill = site.bill()
     assert (bill["ml"], bill["two"]) == (Decimal("16.00"), Decimal("2.00"))
     assert "evil" not in bill
+
+
+def test_time_slicing_needs_a_request_and_a_node_and_names_no_more_than_requested(
+    site: Site,
+) -> None:
+    """Before: `thief-0` without a request took 8.00 USD, `own` of node b as much, and `greedy`.
+
+    `greedy` runs on node a and requests one GPU; a second exporter names it on the four of `train`.
+    """
+    own = pod("own", namespace="evil", node="b", limits=GPUS_OF)
+    greedy = pod("greedy", namespace="evil", node="a", limits=GPUS_OF)
+    pods = [bound(item) for item in (TRAIN, thief(), own, greedy)]
+    a, b = node("a", capacity={"nvidia.com/gpu": "5"}), node("b", capacity=GPUS_OF)
+    sliced = [lines(GPUS, "a", f"evil/{name}", 95, vgpu="1") for name in ("thief-0", "own")]
+    more = lines(GPUS, "a", "evil/greedy", 95, offset=15)
+    site.load([a, b, *pods], HONEST + sliced[0] + sliced[1] + more)
+    bill = site.bill()
+    assert bill["ml"] == Decimal("16.00")
+    assert "evil" not in bill
+    reasons = {row["name"]: row["reason"] for row in site.query("FROM rejection")}
+    assert reasons["thief-0"].endswith("it requests no GPU")
+    assert reasons["own"].endswith("it does not run on the node of the GPU")
+
+
+def test_a_resource_claim_that_gives_no_device_is_listed(site: Site) -> None:
+    """Pod `far` runs on node b, and a slice of node a has its GPU; no slice has that of `ghost`."""
+    group = {"apiVersion": "resource.k8s.io/v1"}
+    driver = {"driver": "gpu.nvidia.com", "pool": "a"}
+    card = {"name": "gpu-0", "attributes": {"uuid": {"string": "GPU-0"}}}
+    spec = {**driver, "pool": {"name": "a"}, "nodeName": "a", "devices": [card, {"name": "nic-0"}]}
+    objects = [{**group, "kind": "ResourceSlice", "metadata": {"name": "a"}, "spec": spec}]
+    for name, place, device in (
+        *(("own", "a", "gpu-0"), ("far", "b", "gpu-0")),
+        *(("ghost", "a", "gpu-9"), ("net", "a", "nic-0")),
+    ):
+        objects.append(pod(name, namespace="ml", node=place))
+        user = {"resource": "pods", "name": name, "uid": f"pod-{name}"}
+        results = [{**driver, "device": device, "request": "gpu"}]
+        status = {"reservedFor": [user], "allocation": {"devices": {"results": results}}}
+        meta = {"name": name, "namespace": "ml"}
+        objects.append({**group, "kind": "ResourceClaim", "metadata": meta, "status": status})
+    site.load([node("a"), node("b"), *objects])
+    rows = site.query("SELECT name, reason FROM rejection ORDER BY name")
+    assert [(row["name"], row["reason"]) for row in rows] == [
+        ("far", "GPU-0 is no device of its node b"),
+        ("ghost", "gpu.nvidia.com/a/gpu-9 is no device of its node a"),
+    ]
+    assert site.query("SELECT pod FROM pod WHERE devices IS NOT NULL") == [{"pod": "own"}]

@@ -1,9 +1,11 @@
 -- Which pod claims what share of which device when, with its owner. The share is what the source
 -- reports; for HAMi the greater of core share and memory share; for KAI the requested fraction;
 -- otherwise the whole device. The owner of a pod that no inventory has is unresolved: its kind is
--- not known.
+-- not known. A pod that is named on more devices than it requests gets what others leave (turn 2).
 WITH stretches AS (
-    SELECT h.* FROM best_evidence AS h
+    SELECT h.* REPLACE (CASE WHEN x.pod_uid IS null THEN h.turn ELSE 2 END AS turn)
+    FROM best_evidence AS h
+    LEFT JOIN excessive AS x ON h.cluster = x.cluster AND h.pod_uid = x.pod_uid
     ANTI JOIN users AS u
         ON h.cluster = u.cluster AND h.device = u.device AND h.pod_uid = u.holder_uid
     UNION ALL

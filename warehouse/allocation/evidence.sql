@@ -50,9 +50,10 @@ SELECT
     end_at,
     share,
     CASE WHEN alone THEN 3 ELSE 1 END,
-    1,
+    CASE WHEN uid IS null THEN 2 ELSE 1 END,
     CASE WHEN alone THEN 'telemetry' ELSE 'time-slicing' END
 FROM shared
+WHERE refusal IS null
 UNION ALL
 SELECT
     d.cluster,

@@ -22,6 +22,16 @@ FROM (
     WHERE n.refusal IS NOT null
     UNION ALL
     SELECT
+        cluster,
+        uid,
+        device,
+        namespace,
+        pod,
+        refusal
+    FROM shared
+    QUALIFY bool_and(refusal IS NOT null) OVER (PARTITION BY cluster, device, namespace, pod)
+    UNION ALL
+    SELECT
         d.cluster,
         d.uid,
         d.device,
