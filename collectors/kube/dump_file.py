@@ -86,13 +86,13 @@ def _describe_size(text: bytes) -> bytes:
     return f'"… ({len(text):,} bytes)"'.encode()
 
 
-def _prune_annotations(block: bytes, held: int, most: int) -> tuple[bytes, bytes, int]:
+def _prune_annotations(block: bytes, least: int, most: int) -> tuple[bytes, bytes, int]:
     """Return a block with at most so many bytes of each object's annotations, its end, and theirs.
 
-    The end, at least `held` bytes, may be the beginning of an object's annotations.
+    The end, at least `least` bytes, may be the beginning of an object's annotations.
     """
     parts: list[bytes] = []
-    begin, limit, size = 0, len(block) - held, 0
+    begin, limit, size = 0, len(block) - least, 0
     for opening in _OPENING.finditer(block):
         start = opening.end()
         pairs = _PAIRS.match(block, start)
@@ -120,11 +120,11 @@ def _prune(pairs: bytes, most: int) -> bytes:
         (key, text if len(text) <= LONGEST or key.startswith(_READ_WHOLE) else _describe_size(text))
         for key, text in _PAIR.findall(pairs)
     ]
-    kept, size = [], 0
+    pairs_read, size = [], 0
     read = _list_prefixes()
     texts.sort(key=lambda pair: (not pair[0].startswith(read), len(pair[0]) + len(pair[1])))
     for key, text in texts:
         size += len(key) + len(text) if len(text) <= LONGEST else 0
         if size <= most:
-            kept.append(key + b":" + text)
-    return b",".join(kept)
+            pairs_read.append(key + b":" + text)
+    return b",".join(pairs_read)
