@@ -124,10 +124,10 @@ def parse_tail(text: bytes) -> tuple[float, int | None] | None:
 
 def _convert_microseconds(stamp: bytes) -> int:
     value = float(stamp)
-    scaled = round(value * (1e6 if abs(value) < SECONDS_BELOW else 1e3))
-    if not 0 <= scaled < LAST:
+    scaled = value * (1e6 if abs(value) < SECONDS_BELOW else 1e3)
+    if not 0 <= scaled < LAST - 1:
         raise ValueError("no calendar has this time")
-    return scaled
+    return round(scaled)
 
 
 def _parse_quoted_name(labels: bytes) -> tuple[bytes | None, bytes]:

@@ -13,6 +13,7 @@ from typing import Any
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.processes import list_pod_names, locate_process
 from fallow.collector_settings import NvmlSettings
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -60,15 +61,18 @@ class NvmlCollector:
                 for index in range(nvml.nvmlDeviceGetCount()):
                     try:
                         self._device(nvml, index, start, rows)
-                    except nvml.NVMLError as failure:
+                    except Exception as failure:  # noqa: BLE001  (a driver's bytes choose it)
                         target = f"{self._node}/gpu{index}"
                         scrapes.append(self._scrape(target, start, 0, f"GPU {index}: {failure}"))
             except nvml.NVMLError as failure:
                 error = str(failure)
             finally:
                 nvml.nvmlShutdown()
-        yield from build_batches("sample", rows.samples)
-        yield from build_batches("holding", rows.holdings)
+        rejections: list[Rejection] = []
+        yield from build_batches("sample", rows.samples, rejections)
+        yield from build_batches("holding", rows.holdings, rejections)
+        if rejections:
+            yield build_batch(rejections, cluster=self._cluster, source=NAME, at=start)
         scrapes.append(self._scrape(self._node, start, len(rows.samples), error))
         yield from build_batches("scrape", scrapes)
 

@@ -27,6 +27,9 @@ RESOURCE = "nvidia.com/gpu"
 WHOLE = 1000
 """`gpu_milli` of a whole GPU."""
 
+MOST = 10**9
+"""Largest number of the trace: seconds (31 years), thousandths of a core, MiB (a PiB)."""
+
 _NODES = {
     "sn": pl.String,
     "cpu_milli": pl.Int64,
@@ -143,6 +146,10 @@ def _read(
             f"{path} has no column {', '.join(missing)}",
             hint=f"columns of this openb table: {', '.join(columns_wanted)}",
         )
+    sizes = [name for name, kind in columns_wanted.items() if kind == pl.Int64]
+    for name in sizes:
+        if not frame[name].drop_nulls().is_between(0, MOST).all():
+            raise UsageError(f"{path}: {name!r} is not between 0 and {MOST:,} everywhere")
     if frame[key].null_count() or frame[key].is_duplicated().any():
         raise UsageError(f"{path} has a missing or repeated {key!r}")
     return frame

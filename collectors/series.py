@@ -337,8 +337,13 @@ def _find_first(labels: Mapping[str, str], meaning: str) -> str | None:
     return None
 
 
+_DIGITS = 4
+"""Digits of a device's index on its node, whose column has 16 bits."""
+
+
 def _parse_integer(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+    is_integer = text is not None and len(text) <= _DIGITS and text.isascii() and text.isdigit()
+    return int(text) if text is not None and is_integer else None
 
 
 @cache

@@ -59,7 +59,12 @@ def explain_unreadable(path: Path, error: Exception) -> UsageError:
 
 
 def read_timestamps(file: TableFile, column: str) -> pl.Expr:
-    """Return a column as naive UTC microseconds; a value that is no timestamp is null."""
+    """Return a column as naive UTC microseconds; what no calendar has is null."""
+    ts = _read_timestamps(file, column)
+    return pl.when(ts.dt.year().is_between(1, 9999)).then(ts)
+
+
+def _read_timestamps(file: TableFile, column: str) -> pl.Expr:
     kind = file.columns[column]
     raw = pl.col(column)
     if isinstance(kind, pl.Datetime):

@@ -83,13 +83,14 @@ def check_batches(
         if batch.texts_checked:
             yield batch
             continue
-        rows, rejections = _clean_rows(batch.table, batch.rows)
+        rows, rejections = clean_rows(batch.table, batch.rows)
         yield msgspec.structs.replace(batch, rows=rows, texts_checked=True)
         if rejections:
             yield build_batch(rejections, cluster=cluster, source=source, at=at)
 
 
-def _clean_rows(table: str, rows: pa.Table) -> tuple[pa.Table, list[Rejection]]:
+def clean_rows(table: str, rows: pa.Table) -> tuple[pa.Table, list[Rejection]]:
+    """Return a table's rows that may be stored, clean, and what was refused or cleaned."""
     rejections: list[Rejection] = []
     refused: pa.ChunkedArray | None = None
     for column in list_text_columns(table):

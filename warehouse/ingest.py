@@ -399,7 +399,7 @@ def _merge_column(name: str, newer: str) -> str:
 def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
     keys = ", ".join(f'"{k}"' for k in tables.get_key(table))
     # Among equally new rows the greatest value wins, so that their order does not matter.
-    recency = f'"{newest}"' if newest else "NULL"
+    recency = f'"{newest}" DESC NULLS LAST, ' if newest else ""
     picked = []
     for name in others:
         if name in _EARLIEST:
@@ -409,7 +409,7 @@ def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
         elif name == _SUMMED.get(table):
             value = f'sum("{name}")'
         else:
-            order = f'{recency} DESC NULLS LAST, "{name}" DESC'
+            order = f'{recency}"{name}" DESC'
             value = f'first("{name}" ORDER BY {order}) FILTER ("{name}" IS NOT NULL)'
         picked.append(f'{value} AS "{name}"')
     return f"SELECT {keys}, {', '.join(picked)} FROM incoming GROUP BY {keys}"

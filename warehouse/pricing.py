@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fallow.clean_texts import clean_rows
 from fallow.protocols import Views
+from fallow.rejections import build_batch
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import dirty
@@ -32,13 +34,14 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     rows, so that a removed setting is gone. Where that changes a price, all hours of the ledger are
     marked to be written again. Histories (spot, commitments) are added to.
     """
-    sources = set(rates.rows["source"].to_pylist())
+    clean, rejections = clean_rows("rate", rates.rows)
+    sources = set(clean["source"].to_pylist())
     if sources & {"rate-card", "derived"}:
         sources |= set(WHOLE_SOURCES)
     whole = sorted(sources & set(WHOLE_SOURCES))
-    replaces = pc.is_in(rates.rows["source"], value_set=pa.array(whole, pa.string()))
+    replaces = pc.is_in(clean["source"], value_set=pa.array(whole, pa.string()))
     if whole:
-        rows = rates.rows.filter(replaces)
+        rows = clean.filter(replaces)
         # One transaction: a process that dies in between would leave hours at the old prices.
         with wh.transaction() as cursor:
             before = _read_latest(cursor, whole)
@@ -48,10 +51,13 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
             cursor.unregister("incoming")
             if not _read_latest(cursor, whole).equals(before):
                 dirty.mark_all_hours(cursor)
-    rest = rates.rows.filter(pc.invert(replaces))
+    rest = clean.filter(pc.invert(replaces))
     if rest.num_rows:
         wh.ingest([Batch("rate", rest)])
-    return int(rates.rows.num_rows)
+    if rejections:
+        cluster, at = wh.settings.cluster, wh.clock()
+        wh.ingest([build_batch(rejections, cluster=cluster, source="prices", at=at)])
+    return int(clean.num_rows)
 
 
 def _read_latest(cursor: "duckdb.DuckDBPyConnection", sources: list[str]) -> pa.Table:

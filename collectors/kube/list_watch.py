@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from collectors.kube.readable import PageDecoder, Reject, load_object, prune, read_object
+from collectors.kube.readable import PageDecoder, Reject, load_object, read_object
 from collectors.kube.shapes import Node, Partial, Pod, WatchEvent
 from collectors.kube.values import get_map
 from fallow.errors import UNREADABLE_JSON, SourceError, TemporaryError
@@ -168,8 +168,8 @@ class ListWatch(Generic[T]):
         try:
             try:
                 change = _change.decode(line)
-            except RecursionError:
-                change = _change.decode(prune(line))
+            except (ValueError, RecursionError):  # of the object: it costs itself
+                change = _change.decode(msgspec.json.encode(load_object(line)))
             if change.type == "ERROR":
                 status = _error.decode(change.object)
                 if status.code == EXPIRED:

@@ -1,7 +1,7 @@
 """Read a rate card: one CSV row is one instance type's dated price in one region."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -77,7 +77,7 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
         )
     rows: list[CardRow] = []
     lines_by_key: dict[tuple[object, ...], int] = {}
-    for record in reader:
+    for record in _read_records(reader, where):
         line = reader.line_num
         row = _parse_row(record, f"{where}, line {line}")
         offer = (*row.offer, row.as_of)
@@ -92,6 +92,13 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
     if not rows:
         raise UsageError(f"{where} has no rows", hint="leave prices.rate_card empty instead")
     return tuple(rows)
+
+
+def _read_records(reader: "csv.DictReader[str]", where: str) -> Iterator[dict[str, str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UsageError(f"{where}, line {reader.line_num}: {error}") from error
 
 
 def _parse_row(record: dict[str, str], at: str) -> CardRow:

@@ -429,8 +429,8 @@ class PrometheusCollector:
             self._query(f"{side}_over_time({selected}{span})", window.end)
             for side in ("min", "max")
         )
-        start = window.start.timestamp()
-        return _find_lives([*((w, max(v, start)) for w, v in first), *last], labels)
+        start, end = window.start.timestamp(), window.end.timestamp()
+        return _find_lives([(w, min(max(v, start), end)) for w, v in (*first, *last)], labels)
 
     def _query(self, expression: str, at: datetime) -> kube_state.Rows:
         return decode_vector(self.client.query(expression, at))

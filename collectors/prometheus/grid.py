@@ -93,7 +93,8 @@ def decode_series_values(
         for text, low, high in zip(part.labels, ends - part.lengths, ends, strict=True):
             line = np.full(steps, np.nan)
             at = (part.ts[low:high] - start) // np.timedelta64(step) - 1
-            line[at] = part.values[low:high]
+            inside = (at >= 0) & (at < steps)
+            line[at[inside]] = part.values[low:high][inside]
             yield decode_labels(text), line
 
 

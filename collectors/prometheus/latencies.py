@@ -8,6 +8,7 @@ extrapolated separately): the running maximum corrects that, as `histogram_quant
 server counts only requests and their total time, the mean is kept, without bounds.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
@@ -109,8 +110,9 @@ class Latencies:
             query_grid(self._client, question, window, GRID), window, GRID
         ):
             pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
-            if pod[1]:
-                buckets.setdefault(pod, {})[label_set.get(bound, "") if bound else ""] = values_seen
+            le = label_set.get(bound, "") if bound else ""
+            if pod[1] and (not bound or _is_bound(le)):
+                buckets.setdefault(pod, {})[le] = values_seen
         return buckets
 
     def _rows(
@@ -154,6 +156,14 @@ class Latencies:
                 "interval_s": np.full(count, GRID.total_seconds()),
             },
         )
+
+
+def _is_bound(text: str) -> bool:
+    """Return whether a bucket's label is a number: it is whatever its pod says."""
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def _decode_counts(by: Mapping[str, Floats]) -> Floats:

@@ -163,9 +163,8 @@ def _list_unnamed_series(
         for label in ("pod", "exported_pod"):
             for line in _split_lines(fetch(metrics, f'{label}=~"{which}"')):
                 label_set = line.words
-                if (
-                    name_of(label_set) in part
-                    and find_own_label(label_set, "pod") == label_set[label]
+                if name_of(label_set) in part and find_own_label(label_set, "pod") == label_set.get(
+                    label
                 ):
                     by_name[name_of(label_set)].append(line)
         yield from by_name.items()

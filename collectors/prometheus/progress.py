@@ -115,4 +115,4 @@ def _build_last_rows(batch: Batch) -> Batch:
     place = batch.rows.schema.get_field_index("ts")
     ts = batch.rows["ts"].to_numpy() + np.timedelta64(GRID)
     shifted = pa.array(ts.astype("datetime64[us]"), batch.rows.schema.field("ts").type)
-    return Batch(batch.table, batch.rows.set_column(place, "ts", shifted))
+    return Batch(batch.table, batch.rows.set_column(place, batch.rows.schema.field(place), shifted))
