@@ -249,7 +249,7 @@ def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
         hours.astype(np.float64),
         sums["free"].to_numpy(),
         float(sums["gpu_hours"].mean() or 0),  # type: ignore[arg-type]
-        float(rows["usd"].cast(pl.Float64).sum()) / paid if priced else None,
+        float(rows["usd"].sum()) / paid if priced else None,
         reserved,
     )
 

@@ -262,7 +262,7 @@ def _build_money(
         free = np.minimum(free, np.array([takes.get(int(h), 0.0) for h in hours]))
     total = float(sums["free"].sum())
     priced = total > 0 and not sums["unpriced"].sum()
-    usd_h = float(sums["free_usd"].cast(pl.Float64).sum()) / total if priced else None
+    usd_h = float(sums["free_usd"].sum()) / total if priced else None
     return FreeGpus(
         free,
         usd_h,

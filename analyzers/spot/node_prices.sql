@@ -40,8 +40,8 @@ SELECT
     instance_type,
     term,
     max(gpu_count) AS gpu_count,
-    sum(node_usd_h::DOUBLE * (epoch(to_at) - epoch(from_at))) / sum(epoch(to_at) - epoch(from_at))
-        AS usd_h,
+    sum((node_usd_h * (epoch(to_at) - epoch(from_at)))::DECIMAL(38, 12))::DOUBLE
+    / sum(epoch(to_at) - epoch(from_at)) AS usd_h,
     arg_max(node_usd_h::DOUBLE, from_at) AS last_usd_h,
     min(node_usd_h::DOUBLE) AS low_usd_h,
     max(node_usd_h::DOUBLE) AS high_usd_h,

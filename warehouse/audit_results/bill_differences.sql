@@ -8,7 +8,8 @@ FROM (
         l.cluster,
         date_trunc('hour', l.bucket) AS bucket,
         coalesce(sum(l.usd), 0)
-        - coalesce(sum(l.gpu_seconds / 3600 * p.loaded_usd_h), 0) AS difference_usd
+        - coalesce(sum((l.gpu_seconds / 3600 * p.loaded_usd_h)::DECIMAL(38, 12)), 0)
+            AS difference_usd
     FROM ledger AS l
     INNER JOIN devices AS d
         ON

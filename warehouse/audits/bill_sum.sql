@@ -3,7 +3,7 @@
 SELECT
     l.cluster,
     sum(l.usd) AS ledger_usd,
-    sum(l.gpu_seconds / 3600 * p.loaded_usd_h) AS bill_usd
+    sum((l.gpu_seconds / 3600 * p.loaded_usd_h)::DECIMAL(38, 12)) AS bill_usd
 FROM ledger AS l
 INNER JOIN devices AS d
     ON
@@ -17,5 +17,5 @@ ANTI JOIN unposted AS u
 WHERE l.bucket >= $since AND l.bucket < $until
 GROUP BY ALL
 HAVING
-    abs(coalesce(sum(l.usd), 0) - coalesce(sum(l.gpu_seconds / 3600 * p.loaded_usd_h), 0)) > 0.01
+    abs(coalesce(ledger_usd, 0) - coalesce(bill_usd, 0)) > 0.01
 ORDER BY ALL

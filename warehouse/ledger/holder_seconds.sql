@@ -30,9 +30,9 @@ SELECT
     bucket,
     cell,
     owner_id,
-    any_value(holder_id) AS holder_id,
-    sum(time_s) AS time_s,
-    sum(time_s * share) AS own_s,
-    sum(start_s) AS start_s
+    min(holder_id) AS holder_id,
+    sum(time_s::DECIMAL(18, 9))::DOUBLE AS time_s,
+    sum((time_s * share)::DECIMAL(18, 9))::DOUBLE AS own_s,
+    sum(start_s::DECIMAL(18, 9))::DOUBLE AS start_s
 FROM pieces
 GROUP BY device_id, bucket, cell, owner_id

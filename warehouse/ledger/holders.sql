@@ -4,7 +4,7 @@ SELECT
     any_value(namespace) AS namespace,
     any_value(workload_kind) AS workload_kind,
     any_value(workload) AS workload,
-    any_value(team) AS team
+    min(team) AS team
 FROM owners
 GROUP BY holder_id
 UNION ALL

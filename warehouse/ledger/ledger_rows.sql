@@ -2,6 +2,10 @@
 -- along the running sum of a device's bucket. So its rows sum to its rounded price exactly, and
 -- each row is off by at most 1e-8. The effective utilisation of a holder is assigned to its active
 -- seconds, at most 1; its idle seconds get the remainder.
+-- Sums have no order: in every step, each addend of seconds is rounded to a nanosecond, and of
+-- dollars times seconds to 1e-12, as a DECIMAL, before it is summed. So the same rows have the same
+-- dollars in any home, file and thread. (Differences of `epoch` are multiples of 2^-22 s, and sums
+-- of FLOAT seconds fit a DOUBLE: these are exact as they are.)
 WITH priced AS MATERIALIZED (
     SELECT
         s.device_id,

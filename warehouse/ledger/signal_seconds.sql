@@ -61,13 +61,15 @@ SELECT
     b.device_id,
     b.bucket AS cell,
     coalesce(n.owner_id, o.owner_id) AS owner_id,
-    sum(coalesce(b.idle_s, 0)::DOUBLE) AS idle_s,
-    sum(coalesce(b.low_s, 0)::DOUBLE) AS low_s,
-    sum(coalesce(b.busy_s, 0)::DOUBLE) AS busy_s,
+    sum(coalesce(b.idle_s, 0)::DECIMAL(18, 9))::DOUBLE AS idle_s,
+    sum(coalesce(b.low_s, 0)::DECIMAL(18, 9))::DOUBLE AS low_s,
+    sum(coalesce(b.busy_s, 0)::DECIMAL(18, 9))::DOUBLE AS busy_s,
     sum(
-        coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
-        + coalesce(b.unknown_s, 0)
-    ) AS covered_s,
+        (
+            coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
+            + coalesce(b.unknown_s, 0)
+        )::DECIMAL(18, 9)
+    )::DOUBLE AS covered_s,
     sum(b.effective * (b.idle_s + b.low_s + b.busy_s))
     / nullif(
         sum(b.idle_s + b.low_s + b.busy_s) FILTER (WHERE b.effective IS NOT null), 0

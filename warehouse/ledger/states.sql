@@ -112,15 +112,15 @@ summed AS (
         device_id,
         bucket,
         holder_id,
-        sum(free_s) AS free_s,
-        sum(idle_s) AS idle_s,
-        sum(low_s) AS low_s,
-        sum(busy_s) AS busy_s,
-        sum(lost_s) AS lost_s,
-        sum(startup_s) AS startup_s,
-        sum(stranded_s) AS stranded_s,
-        sum(unavailable_s) AS unavailable_s,
-        sum(unknown_s) AS unknown_s,
+        sum(free_s::DECIMAL(18, 9))::DOUBLE AS free_s,
+        sum(idle_s::DECIMAL(18, 9))::DOUBLE AS idle_s,
+        sum(low_s::DECIMAL(18, 9))::DOUBLE AS low_s,
+        sum(busy_s::DECIMAL(18, 9))::DOUBLE AS busy_s,
+        sum(lost_s::DECIMAL(18, 9))::DOUBLE AS lost_s,
+        sum(startup_s::DECIMAL(18, 9))::DOUBLE AS startup_s,
+        sum(stranded_s::DECIMAL(18, 9))::DOUBLE AS stranded_s,
+        sum(unavailable_s::DECIMAL(18, 9))::DOUBLE AS unavailable_s,
+        sum(unknown_s::DECIMAL(18, 9))::DOUBLE AS unknown_s,
         sum(effective * (idle_s + low_s + busy_s + lost_s + startup_s))
         / nullif(
             sum(idle_s + low_s + busy_s + lost_s + startup_s) FILTER (WHERE effective IS NOT null),
@@ -134,15 +134,17 @@ SELECT
     *,
     coalesce(
         sum(
-            free_s + idle_s + low_s + busy_s + lost_s + startup_s + stranded_s + unavailable_s
-            + unknown_s
+            (
+                free_s + idle_s + low_s + busy_s + lost_s + startup_s + stranded_s
+                + unavailable_s + unknown_s
+            )::DECIMAL(18, 9)
         ) OVER (
             PARTITION BY device_id, bucket
             ORDER BY holder_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ),
         0
-    ) AS before_s
+    )::DOUBLE AS before_s
 FROM summed
 UNION ALL
 SELECT

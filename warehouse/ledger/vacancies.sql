@@ -39,10 +39,12 @@ holders_seen AS (
     SELECT
         device_id,
         cell,
-        sum(own_s) AS own_s,
-        sum(own_s) FILTER (WHERE NOT named) AS unnamed_s,
+        sum(own_s::DECIMAL(18, 9))::DOUBLE AS own_s,
+        (sum(own_s::DECIMAL(18, 9)) FILTER (WHERE NOT named))::DOUBLE AS unnamed_s,
         max(time_s) AS longest_s,
-        sum(covered_s * (1 - used)) FILTER (WHERE named AND own_s < time_s) AS spare_s
+        (
+            sum((covered_s * (1 - used))::DECIMAL(18, 9)) FILTER (WHERE named AND own_s < time_s)
+        )::DOUBLE AS spare_s
     FROM claimed
     GROUP BY device_id, cell
 ),
@@ -51,10 +53,10 @@ pool AS (
     SELECT
         l.device_id,
         l.cell,
-        sum(l.idle_s) AS idle_s,
-        sum(l.low_s) AS low_s,
-        sum(l.busy_s) AS busy_s,
-        sum(l.covered_s) AS covered_s,
+        sum(l.idle_s::DECIMAL(18, 9))::DOUBLE AS idle_s,
+        sum(l.low_s::DECIMAL(18, 9))::DOUBLE AS low_s,
+        sum(l.busy_s::DECIMAL(18, 9))::DOUBLE AS busy_s,
+        sum(l.covered_s::DECIMAL(18, 9))::DOUBLE AS covered_s,
         sum(l.effective * (l.idle_s + l.low_s + l.busy_s))
         / nullif(
             sum(l.idle_s + l.low_s + l.busy_s) FILTER (WHERE l.effective IS NOT null), 0

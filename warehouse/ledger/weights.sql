@@ -21,7 +21,7 @@ partitioned AS (
         cluster,
         parent,
         bucket,
-        sum(cap_s * weight) AS gpu_s
+        sum((cap_s * weight)::DECIMAL(18, 9))::DOUBLE AS gpu_s
     FROM capacity
     WHERE kind = 'instance'
     GROUP BY cluster, parent, bucket

@@ -23,8 +23,8 @@ parts AS (
 SELECT
     kind,
     bucket,
-    sum(loaded_usd_h * overlap_s) / sum(overlap_s) AS loaded_usd_h,
-    sum(gpu_usd_h * overlap_s) / sum(overlap_s) AS gpu_usd_h,
+    sum((loaded_usd_h * overlap_s)::DECIMAL(38, 12))::DOUBLE / sum(overlap_s) AS loaded_usd_h,
+    sum((gpu_usd_h * overlap_s)::DECIMAL(38, 12))::DOUBLE / sum(overlap_s) AS gpu_usd_h,
     max(as_of) AS as_of
 FROM parts
 GROUP BY kind, bucket

@@ -28,7 +28,9 @@ portions AS (
                 g.team ASC,
                 g.workload ASC,
                 g.model ASC,
-                g.pool ASC
+                g.pool ASC,
+                g.node ASC,
+                g.state ASC
         ) = 1 AS largest
     FROM grouped AS g
     INNER JOIN bills AS b ON g.bill = b.bill
