@@ -45,7 +45,7 @@ class PriceSettings(SettingsGroup):
     """Where prices come from; the first source that knows a node prices it."""
 
     usd_per_gpu_hour: Decimal | None = Field(
-        None, gt=0, description="one price for every GPU, before any rate card"
+        None, gt=0, description="one price for every GPU of `cluster`, before any rate card"
     )
     by_model: dict[str, Decimal] = Field(
         default_factory=dict, description="USD per GPU-hour by model of gpu_models.csv"

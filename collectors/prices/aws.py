@@ -8,7 +8,7 @@ from typing import Any
 
 from collectors.prices.card import CardRow, read_built_in
 from collectors.prices.parts import GPU_BASE, split
-from collectors.prices.rate_card import batch, compute_gpu_bases
+from collectors.prices.rate_card import batch, compute_gpu_bases, get_utc_now
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -31,10 +31,6 @@ def _build_client(service: str, region: str) -> Client:
     return boto3.client(service, region_name=region)  # type: ignore[call-overload]
 
 
-def _get_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class AwsPrices:
     """On-demand prices and spot price changes of GPU instance types.
 
@@ -49,7 +45,7 @@ class AwsPrices:
         *,
         spot: bool = True,
         client: ClientFactory = _build_client,
-        clock: Callable[[], datetime] = _get_now,
+        clock: Callable[[], datetime] = get_utc_now,
     ) -> None:
         """Take the regions to query; credentials follow the AWS chain."""
         card = {r.instance_type: r for r in read_built_in() if r.provider == "aws"}

@@ -1,13 +1,13 @@
 """Price commitments: what reserved capacity costs per hour, and how much of it was used."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
 from collectors.prices.parts import QUANTUM
-from collectors.prices.rate_card import batch
+from collectors.prices.rate_card import batch, get_utc_now
 from fallow.errors import UsageError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -35,15 +35,11 @@ class Commitment(msgspec.Struct, frozen=True):
             raise UsageError(f"commitment {self.name!r} ends before it starts")
 
 
-def _get_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Commitments:
     """A site's commitments as a price source: rows with term `reserved`."""
 
     def __init__(
-        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = _get_now
+        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = get_utc_now
     ) -> None:
         """Take the commitments that may overlap in time."""
         self._commitments = tuple(commitments)

@@ -1,13 +1,13 @@
 """Price an hour of an owned GPU: amortised capital, energy and running cost."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
 from collectors.prices.parts import QUANTUM
-from collectors.prices.rate_card import ALWAYS, batch
+from collectors.prices.rate_card import ALWAYS, batch, get_utc_now
 from fallow.errors import UsageError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -26,10 +26,6 @@ class AmortisedCost(msgspec.Struct, frozen=True):
     def total(self) -> Decimal:
         """Return USD per GPU-hour to eight decimals."""
         return (self.capital + self.energy + self.running).quantize(QUANTUM)
-
-
-def _get_now() -> datetime:
-    return datetime.now(UTC)
 
 
 class OnPrem:
@@ -54,7 +50,7 @@ class OnPrem:
         gpu_model: str = "",
         instance_type: str = "",
         cluster: str = "",
-        clock: Callable[[], datetime] = _get_now,
+        clock: Callable[[], datetime] = get_utc_now,
     ) -> None:
         """Take one server's figures; empty model, type and cluster mean any.
 

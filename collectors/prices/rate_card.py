@@ -20,20 +20,24 @@ ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest known price of an offer is also used for the time before its date."""
 
 
-def _get_now() -> datetime:
+def get_utc_now() -> datetime:
+    """Return the current time, aware."""
     return datetime.now(UTC)
 
 
 class RateCard:
     """Dated list prices of GPU instance types (AWS, GCP, Azure), with the settings' overrides.
 
-    Rows by `source`: `settings` (one price for all, or by model), `rate-card` (one per offer and
-    date), `derived` (per GPU model, the cheapest on-demand price per GPU on the card, for
-    instance types that no source knows).
+    Rows by `source`: `settings` (of the cluster: one price for all, or by model), `rate-card` (one
+    per offer and date), `derived` (per GPU model, the cheapest on-demand price per GPU on the card,
+    for instance types that no source knows).
     """
 
     def __init__(
-        self, settings: PriceSettings | None = None, clock: Callable[[], datetime] = _get_now
+        self,
+        settings: PriceSettings | None = None,
+        clock: Callable[[], datetime] = get_utc_now,
+        cluster: str = "",
     ) -> None:
         """Read the card; a site's own rows replace the built-in rows of the same offers.
 
@@ -41,7 +45,7 @@ class RateCard:
             UsageError: the site's card is not legal, or settings price an unknown GPU model.
         """
         self._settings = settings or PriceSettings()
-        self._clock = clock
+        self._clock, self._cluster = clock, cluster
         self.card = _merge_cards(self._settings.rate_card)
         models = {m.gpu_model for m in read_gpu_models()}
         for model, usd in self._settings.by_model.items():
@@ -74,6 +78,7 @@ class RateCard:
                 usd,
                 source="settings",
                 gpu_model=model,
+                cluster=self._cluster,
                 as_of=self._clock(),
                 reference=f"settings: prices.{key}",
             )

@@ -28,7 +28,8 @@ def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
     window = Window(now - PRICE_LOOKBACK, now + timedelta(days=1))
     price_settings = settings.prices
     owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
-    sources: list[PriceSource] = [RateCard(price_settings, clock=lambda: now), *owned]
+    card = RateCard(price_settings, clock=lambda: now, cluster=settings.cluster)
+    sources: list[PriceSource] = [card, *owned]
     present = [source.rates(window) for source in sources]
     reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
     # All current prices are one batch: storing it ends the prices that it no longer has.

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import duckdb
 import pytest
 
+from fallow.settings import Settings
 from fallow.tables import Batch
 from tests import engine
 from tests.rates import every_gpu
+from warehouse.catalog import locate_in_memory
 from warehouse.lake import Warehouse
 from warehouse.pricing import store_rates
 
@@ -20,10 +22,16 @@ T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 class Tables:
     """What `store_rates` uses of a warehouse, over an engine in memory."""
 
+    settings = Settings(cluster="a")
+    place = locate_in_memory(settings)
+
     def __init__(self) -> None:
         self.connection = engine.empty()
         self.connection.execute("CREATE TABLE IF NOT EXISTS unposted (bucket TIMESTAMP)")
         self.connection.execute("INSERT INTO ledger (bucket) VALUES (?), (?)", [T, T])
+
+    def clock(self) -> datetime:
+        return T.replace(tzinfo=UTC)
 
     def query(self, sql: str, parameters: dict[str, Any]) -> Any:
         return self.connection.execute(sql, parameters).to_arrow_table()

@@ -33,9 +33,9 @@ ON_PREM: dict[str, Any] = {
 }
 SPOT: dict[str, Any] = {**AWS, "source": "aws-spot", "term": "spot", "zone": "us-east-1a"}
 RANKED: list[tuple[int, dict[str, Any]]] = [
-    (1, {"cluster": "c"}),
-    (2, {"gpu_model": "H100"}),
-    (3, {}),
+    (1, {"cluster": "c", "source": "import"}),
+    (2, {"cluster": "c", "gpu_model": "H100"}),
+    (3, {"cluster": "c"}),
     (4, {**ON_PREM, "cluster": "c"}),
     (5, {**AWS, "zone": "us-east-1a"}),
     (6, AWS),

@@ -15,7 +15,7 @@ WITH ranked AS (
         r.term = k.capacity_type AS same_term,
         r.region IN ('', k.region) AS same_region,
         CASE
-            WHEN r.provider = 'override' AND r.cluster <> '' THEN 1
+            WHEN r.provider = 'override' AND r.source <> 'settings' AND r.cluster <> '' THEN 1
             WHEN r.provider = 'override' AND r.gpu_model <> '' THEN 2
             WHEN r.provider = 'override' THEN 3
             WHEN r.provider = 'on-prem' AND r.cluster <> '' THEN 4

@@ -12,9 +12,11 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.doctor.fault import build_fault_row
 from runtime.operations.prices import read_configured_rates
+from warehouse.pricing import find_conflict, identify_home
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
+    from warehouse.lake import Warehouse
 
 MAX_AGE = timedelta(days=365)
 """List prices of GPUs fell by a third or more within a year (telemetry-and-waste.md#money)."""
@@ -53,6 +55,16 @@ def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
         yield build_fault_row("AWS prices", error, step)
     else:
         yield CheckRow("AWS prices", "ok", f"{batch.rows.num_rows:,} rates of {', '.join(regions)}")
+
+
+def check_conflict(warehouse: "Warehouse", settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    """Return whether another home over the catalog prices the cluster otherwise."""
+    rates, home = read_configured_rates(settings, now)[0].rows, identify_home(warehouse.place)
+    with warehouse.reading_views() as cursor:
+        why = find_conflict(cursor.execute, rates, settings.cluster, home, now)
+    if why:
+        step = "give both homes the same prices, or remove them from the other one's settings"
+        yield CheckRow("prices of two homes", "warn", why, step)
 
 
 def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
