@@ -8,8 +8,8 @@ import streamlit as st
 from dashboards import api_client, data, page
 from dashboards.api_client import RequestKind
 from dashboards.page import PageRequest, escape
-from dashboards.text import spell_out
 from fallow.errors import FallowError, TemporaryError
+from fallow.texts import spell_out
 
 ICONS: Mapping[RequestKind, str] = {
     "approve": ":material/check:",

@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeAlias
 import altair as alt
 import pyarrow as pa
 
-from dashboards.text import NO_PRICE, format_three_digits, spell_out
+from dashboards.text import NO_PRICE, format_three_digits
 from fallow.errors import FallowError
+from fallow.texts import spell_out
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 

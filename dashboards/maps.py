@@ -21,7 +21,8 @@ from dashboards.charts import (
     build_state_scale,
     build_values,
 )
-from dashboards.text import count, spell_out
+from dashboards.text import count
+from fallow.texts import spell_out
 
 WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""

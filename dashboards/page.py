@@ -28,13 +28,13 @@ from dashboards.text import (
     format_hours_with_share,
     format_money,
     format_share,
-    spell_out,
 )
 from fallow.csv_cells import write_rows
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
 from fallow.resources import read_table
 from fallow.settings import Settings
+from fallow.texts import spell_out
 from fallow.window import Window
 from warehouse.coverage import WindowCoverage
 

@@ -2,9 +2,10 @@
 
 import math
 import re
-import unicodedata
 from decimal import Decimal
 from typing import Any
+
+from fallow.texts import spell_out
 
 _LARGEST = 1e15
 """Numbers from here on are written with an exponent."""
@@ -16,7 +17,6 @@ ROUNDS_UP = 0.9995
 """Of a power of ten: from here on, three digits round up to it."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
 _LINKED = re.compile(r"\\[:@]|(?i:www)")
-_DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def escape(text: object, longest: int = LONGEST) -> str:
@@ -30,13 +30,6 @@ def escape(text: object, longest: int = LONGEST) -> str:
     shown_text = spell_out(str(text))
     shown_text = shown_text if len(shown_text) <= longest else shown_text[: longest - 1] + "…"
     return "\u2068" + _LINKED.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\1", shown_text)) + "\u2069"
-
-
-def spell_out(text: str) -> str:
-    """Return a text with its control and direction characters spelled out."""
-    return (
-        text if text.isascii() and text.isprintable() else "".join(map(_spell_out_character, text))
-    )
 
 
 def format_missing(reason: str = "") -> str:
@@ -111,9 +104,3 @@ def format_hours_with_share(part: float, whole: float) -> str:
 
 def _strip_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _spell_out_character(char: str) -> str:
-    if _DIRECTION.match(char) or unicodedata.category(char) in ("Cc", "Cs", "Co", "Cn"):
-        return f"\\u{ord(char):04x}"
-    return char

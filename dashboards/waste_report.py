@@ -11,6 +11,7 @@ from decimal import Decimal
 import msgspec
 
 from dashboards.text import count, format_share
+from fallow.texts import escape_markdown, spell_out
 from fallow.window import Window, format_duration
 from warehouse.audits import format_banner
 
@@ -166,8 +167,9 @@ BESIDE = "Beside idle work, each GPU-hour saved once"
 
 def render_terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
     """Render the story for a terminal of this width."""
+    bars = _render_bars(story, width, colour=colour)
     lines = [*_render_banner(story), *_head(story), ""]
-    lines += ["Paid GPU-hours: used, idle and free", *_render_bars(story, width, colour=colour), ""]
+    lines += ["Paid GPU-hours: used, idle and free", *bars, ""]
     lines += _render_worst(story, width)
     lines += _render_todo(story, width)
     lines += _render_beside(story, width)
@@ -183,13 +185,13 @@ def render_terminal(story: Story, *, width: int = 100, colour: bool = False) -> 
     if story.planted is not None:
         lines += [*_render_planted(story.planted, width), ""]
     lines += _render_foot(story)
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(s.rstrip() if s in bars else spell_out(s).rstrip() for s in lines) + "\n"
 
 
 def render_markdown(story: Story) -> str:
     """Render the story as Markdown: the same facts, tables for bars."""
     total = story.gpu_hours
-    lines = [f"# Fallow: {_render_cell(story.cluster)}", "", *_render_banner(story)]
+    lines = [f"# Fallow: {escape_markdown(story.cluster)}", "", *_render_banner(story)]
     lines += [*(f"{line}  " for line in _head(story)[1:]), ""]
     lines += ["| state | GPU-hours | share | USD | meaning |", "|---|--:|--:|--:|---|"]
     lines += [
@@ -202,9 +204,9 @@ def render_markdown(story: Story) -> str:
     lines += ["| workload | owner | since | GPU-hours | USD | evidence | what to do | finding |"]
     lines += ["|---|---|---|--:|--:|---|---|---|"]
     lines += [
-        f"| {_render_cell(w.workload)} | {_render_cell(w.owner)} | {w.since} | {w.gpu_hours:,.1f} "
-        f"| {format_money(w.usd)} | {w.evidence}: {_render_cell(w.why)} | "
-        f"{_render_cell(w.advice)} | `{w.finding}` |"
+        f"| {escape_markdown(w.workload)} | {escape_markdown(w.owner)} | {w.since} "
+        f"| {w.gpu_hours:,.1f} | {format_money(w.usd)} | {w.evidence}: {escape_markdown(w.why)} | "
+        f"{escape_markdown(w.advice)} | `{w.finding}` |"
         for w in story.wastes[:WORST]
     ]
     if story.others:
@@ -214,16 +216,16 @@ def render_markdown(story: Story) -> str:
         ]
         lines += ["|---|---|--:|--:|---|---|---|---|"]
         lines += [
-            f"| {_render_cell(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | "
+            f"| {escape_markdown(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | "
             f"{format_money(o.usd)} "
-            f"| {o.saving} | {o.evidence}: {_render_cell(o.why)} | {_render_cell(o.advice)} | "
-            f"`{o.finding}` |"
+            f"| {o.saving} | {o.evidence}: {escape_markdown(o.why)} "
+            f"| {escape_markdown(o.advice)} | `{o.finding}` |"
             for o in story.others[:WORST]
         ]
     if story.unjudged:
         lines += ["", "## Not judged", "", "| workload | GPU-hours | why |", "|---|--:|---|"]
         lines += [
-            f"| {_render_cell(u.workload)} | {u.gpu_hours:,.1f} | {_render_cell(u.why)} |"
+            f"| {escape_markdown(u.workload)} | {u.gpu_hours:,.1f} | {escape_markdown(u.why)} |"
             for u in story.unjudged
         ]
     if story.planted is not None:
@@ -349,10 +351,6 @@ def _render_foot(story: Story) -> list[str]:
     if story.prices:
         lines.append(f"Prices in USD: {story.prices}")
     return [*lines, *story.notes]
-
-
-def _render_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def sort_states(states: Sequence[StateTotal]) -> tuple[StateTotal, ...]:

@@ -18,7 +18,7 @@ _UNITS = {
     "w": timedelta(weeks=1),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_YEARS = range(1970, 2200)
+YEARS = range(1970, 2200)
 """Years of telemetry; several of the longest durations before them are still dates."""
 _LONGEST = timedelta(days=36_525)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))")
@@ -82,8 +82,8 @@ def parse_timestamp(text: str, *, now: datetime) -> datetime:
                 error.message.replace("is not a duration", "is not a duration, and no time"),
                 hint=f"{error.hint}; 2026-11-20 and 2026-11-20T10:00 are times",
             ) from None
-    if timestamp.year not in _YEARS:
-        years = f"{_YEARS.start} to {_YEARS.stop - 1}"
+    if timestamp.year not in YEARS:
+        years = f"{YEARS.start} to {YEARS.stop - 1}"
         raise UsageError(f"{text[:CUT]} is no time of telemetry", hint=f"legal: the years {years}")
     return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 

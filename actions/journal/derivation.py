@@ -18,7 +18,7 @@ from actions.journal.action_state import (
     WriteProgress,
     parse_subject_key,
 )
-from actions.journal.log import Entry
+from actions.journal.log import ODD_VALUES, Entry, explain_odd_row, parse_time
 from actions.journal.permissions import (
     ActiveFreeze,
     ApprovalRequest,
@@ -89,10 +89,18 @@ class DerivedState:
         self._unnoticed: dict[str, datetime] = {}
 
     def apply(self, entry: Entry) -> None:
-        """Change the state by one row; rows of unknown types change nothing."""
+        """Change the state by one row; rows of unknown types change nothing.
+
+        Raises:
+            WarehouseError: no Fallow writes such a row.
+        """
         handler = _HANDLERS.get(entry.kind)
-        if handler is not None:
+        if handler is None:
+            return
+        try:
             handler(self, entry)
+        except ODD_VALUES as error:
+            raise explain_odd_row(entry.seq, entry.kind, error) from error
 
     def load(self, document: msgspec.Raw) -> None:
         """Take over the state that `dump` returned."""
@@ -127,10 +135,10 @@ class DerivedState:
         usd = document.get("usd")
         cases[entry.key] = StoredCase(
             id=entry.key,
-            start=datetime.fromisoformat(start)
+            start=parse_time(start)
             if start
             else (stored.start if stored else self._seen[entry.key]),
-            end=datetime.fromisoformat(document["until"]),
+            end=parse_time(document["until"]),
             uid=document.get("uid") or (stored.uid if stored else None),
             gpu_hours=document.get("gpu_hours"),
             usd=None if usd is None else Decimal(usd),
@@ -155,11 +163,11 @@ class DerivedState:
         self._approved[case].setdefault(approver, entry.at)
 
     def _on_keep(self, entry: Entry) -> None:
-        until = datetime.fromisoformat(entry.document["until"])
+        until = parse_time(entry.document["until"])
         self.keeps[parse_subject_key(entry)] = KeptWorkload(until, entry.actor)
 
     def _on_snoozed(self, entry: Entry) -> None:
-        self.snoozed[entry.key] = datetime.fromisoformat(entry.document["until"])
+        self.snoozed[entry.key] = parse_time(entry.document["until"])
 
     def _on_refused(self, entry: Entry) -> None:
         self._refused[entry.key] = entry.document["line"]
@@ -233,7 +241,7 @@ class DerivedState:
         self.actions[entry.key].reviewed = True
 
     def _on_backed_off(self, entry: Entry) -> None:
-        self._backed_off[parse_subject_key(entry)] = datetime.fromisoformat(entry.document["until"])
+        self._backed_off[parse_subject_key(entry)] = parse_time(entry.document["until"])
 
     def _on_frozen(self, entry: Entry) -> None:
         if self.frozen is None:
@@ -279,7 +287,7 @@ class DerivedState:
 
     def _on_backtested(self, entry: Entry) -> None:
         document = entry.document
-        since, until = (datetime.fromisoformat(document[k]) for k in ("since", "until"))
+        since, until = (parse_time(document[k]) for k in ("since", "until"))
         days = (until - since) / timedelta(days=1)
         proof = ReversalProof(document["reversed"], document["judged"], document["declared"], days)
         self.replays[entry.key] = LastBacktest(document["fingerprint"], entry.at, proof)

@@ -22,11 +22,19 @@ from fallow.errors import TemporaryError, UsageError, WarehouseError
 from fallow.renamed import read_renames
 from fallow.resources import read_text
 from fallow.sqlite_file import BUSY_S, SqliteFile, hold_lock
+from fallow.texts import escape_text
+from fallow.window import YEARS
 
 GENESIS = "0" * 64
 """The previous hash that the first row names."""
 SHORTEST_ANCHOR = 16
 """Hexadecimal digits of a hash that an anchor has at least."""
+ODD_VALUES = (
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+    msgspec.MsgspecError,
+)  # fmt: skip
+"""What is raised over a row whose values are others than Fallow writes."""
+LONGEST_REASON = 200
 COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
 
 
@@ -294,8 +302,36 @@ def _read_field_renames(stored_kind: str) -> dict[str, str]:
     }
 
 
+def parse_time(text: str) -> datetime:
+    """Return a time that a row says.
+
+    Raises:
+        ValueError: it is none, has no time zone, or is far from every time that Fallow writes.
+    """
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None or at.year not in YEARS:
+        raise ValueError(f"no time of a row: {text}")
+    return at
+
+
+def explain_odd_row(seq: int, kind: str, error: Exception) -> WarehouseError:
+    """Return the error of a row that the chain holds and that no Fallow wrote."""
+    text = escape_text(f"{type(error).__name__}: {error}", LONGEST_REASON)
+    return WarehouseError(
+        f"row {seq} of the journal is no {escape_text(kind)!r} as Fallow writes it: {text}",
+        hint="nothing acts by it; keep the file and find out who changed it, then `fallow restore` "
+        "a backup, or name another file in actions.journal",
+    )
+
+
 def _build_entry(row: tuple[Any, ...]) -> Entry:
-    at, stored_kind, document = datetime.fromisoformat(row[1]), row[2], json.loads(row[5])
+    try:
+        at, document = parse_time(row[1]), json.loads(row[5])
+        if not isinstance(document, dict):
+            raise TypeError(f"a {type(document).__name__} in place of a mapping")
+    except ODD_VALUES as error:
+        raise explain_odd_row(row[0], row[2], error) from error
+    stored_kind = row[2]
     if fields := _read_field_renames(stored_kind):
         document = {fields.get(name, name): value for name, value in document.items()}
     kind = read_renames("event").get(stored_kind, stored_kind)

@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards.reports.document import ReportColumn
-from dashboards.text import NO_PRICE, format_missing, spell_out
+from dashboards.text import NO_PRICE, format_missing
+from fallow.texts import spell_out
 
 OPEN, CLOSE = "\u2068", "\u2069"
 """Marks around an outside name in a sentence; `visible` spells out such characters inside it."""

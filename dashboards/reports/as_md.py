@@ -14,8 +14,8 @@ from dashboards.reports.document import (
     TextBlock,
 )
 from dashboards.reports.report_request import format_window
+from fallow.texts import escape_markdown
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]#|~<>&!@:$])")
 _OURS = re.compile(r"([\\`*_\[\]|<>$])")
 
 
@@ -99,8 +99,7 @@ def _render_cell(column: ReportColumn, value: object) -> str:
 
 
 def _name(text: str) -> str:
-    # Invisible joiners, so that an address in a name does not become a link.
-    return re.sub(r"(?i)(https?|www)", "\\1\u2060", _MARKUP.sub(r"\\\1", amounts.cut(text, 90)))
+    return escape_markdown(amounts.cut(text, 90))
 
 
 def _render_sentence(text: str) -> str:

@@ -13,7 +13,8 @@ from dashboards.figures.action_effect import ActionEffect, ActionRow
 from dashboards.figures.query import Filters
 from dashboards.figures.timeline import TimelineTotals
 from dashboards.page import PageRequest, escape, format_hours, format_money
-from dashboards.text import format_three_digits, spell_out
+from dashboards.text import format_three_digits
+from fallow.texts import spell_out
 from fallow.window import Window, format_duration
 
 AROUND = "around"

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from fallow.private_files import keep_files_private
 from fallow.redaction import redact
+from fallow.texts import spell_out
 
 INTERRUPTED = 130
 
@@ -78,7 +79,7 @@ def _print_traceback(
 ) -> None:
     """Print a traceback without the passwords that the messages of other packages have."""
     text = "".join(traceback.format_exception(kind, error, stack))
-    sys.stderr.write(redact(text))
+    sys.stderr.write(spell_out(redact(text), in_lines=True))
 
 
 def _print_thread_traceback(failure: threading.ExceptHookArgs) -> None:

@@ -1,5 +1,6 @@
 """`fallow analyze` and `fallow explain`: what is wasted, what removing it saves, and why."""
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from runtime.operations.analyzer_runs import Analysis
 
 IDLE = "idle"
+
+MARKDOWN_CODE = "    "
+"""Before a line of Markdown: it is code, in which nothing is markup or a link."""
 
 
 def register(app: typer.Typer) -> None:
@@ -123,7 +127,7 @@ def explain(
         noun, explanation = explain_any(warehouse, finding, settings, run.now())
     if run.output is Output.json:
         run.text(document(noun, explanation))
-    elif noun == ACTION:
-        run.text(action_history.render_explanation(explanation))
-    else:
-        run.text(render_explanation(explanation))
+        return
+    write = action_history.render_explanation if noun == ACTION else render_explanation
+    text = write(explanation)
+    run.text(indent(text, MARKDOWN_CODE) if run.output is Output.md else text)

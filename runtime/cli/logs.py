@@ -2,10 +2,13 @@
 
 import logging
 import sys
+import traceback
+from typing import TextIO
 
 import structlog
 
 from fallow.redaction import redact
+from fallow.texts import spell_out
 
 
 def configure(*, debug: bool = False) -> None:
@@ -36,10 +39,22 @@ class _Lazy(logging.Handler):
         try:
             if self._formatter is None:
                 self._formatter = _build_formatter()
-            sys.stderr.write(redact(self._formatter.format(record)) + "\n")
+            line = redact(self._formatter.format(record))
+            # On a terminal the values are spelled out before they are coloured.
+            sys.stderr.write((line if sys.stderr.isatty() else spell_out(line)) + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
             return
+
+
+def _spell_out_values(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {k: spell_out(v) if isinstance(v, str) else v for k, v in event.items()}
+
+
+def _write_traceback(stream: TextIO, stack: structlog.typing.ExcInfo) -> None:
+    stream.write(spell_out("".join(traceback.format_exception(*stack)), in_lines=True))
 
 
 def _build_formatter() -> logging.Formatter:
@@ -50,7 +65,8 @@ def _build_formatter() -> logging.Formatter:
     ]
     renderer: structlog.typing.Processor
     if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=_write_traceback)
+        shared.append(_spell_out_values)
     else:
         shared += [structlog.stdlib.add_logger_name, structlog.processors.dict_tracebacks]
         renderer = structlog.processors.JSONRenderer()

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from fallow import __version__
 from fallow.demo_marker import read_now, require_own_home
 from fallow.errors import EmptyWarehouseError
+from fallow.texts import spell_out
 
 if TYPE_CHECKING:
     from fallow.settings import Loaded, Settings
@@ -117,7 +118,7 @@ class CommandRun:
 
     def say(self, text: str) -> None:
         """Write a line of diagnostics on stderr."""
-        typer.echo(text, err=True)
+        typer.echo(spell_out(text, in_lines=True), err=True)
 
 
 def command(

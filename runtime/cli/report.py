@@ -10,6 +10,7 @@ import typer
 
 from fallow.errors import FallowError, UsageError
 from fallow.private_files import share_file
+from fallow.texts import spell_out
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
 from runtime.operations import reports, windows
 from runtime.operations.reports import FORMATS
@@ -106,7 +107,10 @@ def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str)
         if fmt == "pdf" and sys.stdout.isatty():
             raise UsageError("a PDF is not for a terminal", hint="--file FILE, or | into a program")
         try:
-            sys.stdout.buffer.write(report.body)
+            body = report.body
+            if report.media_type.startswith("text/"):
+                body = spell_out(body.decode(), in_lines=True).encode()
+            sys.stdout.buffer.write(body)
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # the reader of the pipe has ended: stop here
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

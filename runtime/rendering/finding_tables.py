@@ -58,7 +58,7 @@ def show_progress() -> Iterator[Progress]:
 
 def show_story(story: Story, output: str) -> None:
     """Write a story on stdout: as text, Markdown, JSON, or its states as CSV."""
-    write_text(render_story(story, output))
+    write_text(render_story(story, output), coloured=output == "table")
 
 
 def render_story(story: Story, output: str) -> str:

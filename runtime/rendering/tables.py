@@ -22,6 +22,7 @@ from fallow import money
 from fallow.csv_cells import write_rows
 from fallow.redaction import redact
 from fallow.resources import read_table
+from fallow.texts import escape_markdown, spell_out
 
 EXACT = frozenset({"rows"})
 """Documents that keep every digit: the result of a user's own query."""
@@ -60,10 +61,13 @@ def name_clusters(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in row if name != "cluster"} for row in rows]
 
 
-def write_text(text: str) -> None:
-    """Write text on stdout, no secret in it; if its reader has ended (`| head`), stop."""
+def write_text(text: str, *, coloured: bool = False) -> None:
+    """Write text on stdout, no secret in it; if its reader has ended (`| head`), stop.
+
+    `coloured`: it has colours of its own, and nothing else that controls a terminal.
+    """
     try:
-        sys.stdout.write(redact(text))
+        sys.stdout.write(redact(text) if coloured else spell_out(redact(text), in_lines=True))
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -202,11 +206,11 @@ def _write_csv(names: Sequence[str], rows: Rows) -> str:
 def _write_markdown(names: Sequence[str], rows: Rows) -> str:
     right = _find_numeric_columns(names, rows)
     lines = [
-        "| " + " | ".join(names) + " |",
+        "| " + " | ".join(n if n.isidentifier() else escape_markdown(n) for n in names) + " |",
         "|" + "|".join("--:" if name in right else "---" for name in names) + "|",
     ]
     for row in rows:
-        cells = (format_value(row.get(name)).replace("|", "\\|") for name in names)
+        cells = (escape_markdown(format_value(row.get(name))) for name in names)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

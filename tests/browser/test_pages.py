@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from dashboards import app
-from dashboards.text import spell_out
+from fallow.texts import spell_out
 from tests.browser.visiting import NAMELESS, WIDTH, Visitor
 from tests.dashboards.drawing import HOSTILE
 

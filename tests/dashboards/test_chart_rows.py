@@ -9,8 +9,8 @@ import pytest
 
 from dashboards import charts, maps, page
 from dashboards.figures import inbox
-from dashboards.text import spell_out
 from dashboards.views import capacity_fragmentation
+from fallow.texts import spell_out
 
 ROWS = [
     {
