@@ -19,6 +19,7 @@ from collectors.frame import (
     DEVICE,
     OWNER,
     SHARED,
+    TARGET,
     TOTAL,
     WEAK,
     Bools,
@@ -31,7 +32,7 @@ from collectors.frame import (
 from fallow.tables import Batch
 
 Timestamps = npt.NDArray[np.datetime64]
-_PARENT = WEAK + 1 + ATTRIBUTES.index("parent")
+_PARENT = TARGET + 1 + ATTRIBUTES.index("parent")
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 
@@ -103,7 +104,7 @@ class AlignedRows(msgspec.Struct, frozen=True):
             "interval_s": pa.array(self.interval_s[rows]),
         }
         for n, name in enumerate(ATTRIBUTES):
-            data[name] = build_words(catalog.words(name), owners[:, WEAK + 1 + n])
+            data[name] = build_words(catalog.words(name), owners[:, TARGET + 1 + n])
         for n, name in enumerate(("namespace", "pod", "container")):
             data[name] = build_words([o[n] for o in catalog.owners], owners[:, OWNER])
         for name, values in self.columns.items():
@@ -201,7 +202,7 @@ def _find_simple_devices(
     simple[own[bad, DEVICE]] = False
     parents = (catalog.device_code(name) for name in catalog.words("parent"))
     simple[[code for code in parents if code >= 0]] = False
-    named = np.unique(own[:, [DEVICE, *range(WEAK + 1, own.shape[1])]], axis=0)
+    named = np.unique(own[:, [DEVICE, *range(TARGET, own.shape[1])]], axis=0)
     simple[named[1:][named[1:, 0] == named[:-1, 0], 0]] = False
     return simple
 

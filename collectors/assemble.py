@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collectors.frame import ATTRIBUTES, WIDTH, Bools, Floats, Frame, Ints
-from collectors.series import Identity, MetricMapping, Series
+from collectors.frame import ATTRIBUTES, DEVICE, TARGET, WIDTH, Bools, Floats, Frame, Ints
+from collectors.series import Identity, MetricMapping, Series, parse_host
 from fallow.tables import Batch
 
 
@@ -102,11 +102,12 @@ class SeriesCatalog:
         self._devices = _Words()
         self._owners = _Words()
         self._pods = _Words()
+        self._targets = _Words()
         self._words = {name: _Words() for name in ATTRIBUTES}
         self._coded: list[list[int]] = []
         self._pod_of: list[int] = []
         self.table: Ints = np.zeros((0, WIDTH), np.int64)
-        """One row per identity: device, owner, shared, weak, then the attributes' codes."""
+        """One row per identity: device, owner, shared, weak, target, then the attributes' codes."""
 
     def __len__(self) -> int:
         """Return the number of identities."""
@@ -151,7 +152,7 @@ class SeriesCatalog:
         ]
         device = self._devices.code(identity.device)
         shared = int(identity.shared and identity.pod is not None)
-        return [device, owner, shared, weak, *attributes]
+        return [device, owner, shared, weak, self._targets.code(identity.target), *attributes]
 
     def assemble(
         self,
@@ -196,6 +197,20 @@ class SeriesCatalog:
     def pods(self) -> Ints:
         """Return the pod's code of each owner: all containers of one pod are one sharer."""
         return np.array(self._pod_of or [0], np.int64)
+
+    @property
+    def hosts(self) -> list[str | None]:
+        """The hosts of the exporters' addresses in the order of their codes."""
+        return [parse_host(target) for target in self._targets.values]
+
+    def find_devices_of_several_targets(self) -> Bools:
+        """Return which devices several exporters report, by their codes."""
+        device, target = self.table[:, DEVICE], self.table[:, TARGET]
+        least = np.full(len(self.devices), len(self._targets.values))
+        most = np.full(len(self.devices), -1)
+        np.minimum.at(least, device, target)
+        np.maximum.at(most, device, target)
+        return least < most
 
     def words(self, attribute: str) -> list[Any]:
         """Return the values of one attribute in the order of their codes."""

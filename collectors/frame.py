@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fallow.tables import TYPES, Batch, list_columns
+from fallow.tables import TYPES, VIA, Batch, list_columns
 
 if TYPE_CHECKING:
     from collectors.assemble import CodedSeries, SeriesCatalog
@@ -23,9 +25,9 @@ TOTAL = "mem_total_bytes"
 SAMPLE = (*(c.name for c in list_columns("sample") if c.name not in _KEYS), TOTAL)
 HOLDING = ("share", "gpu_util_pct", "mem_used_bytes")
 ATTRIBUTES = ("node", "parent", "vendor", "model", "profile", "gpu_index")
-DEVICE, OWNER, SHARED, WEAK = range(4)
+DEVICE, OWNER, SHARED, WEAK, TARGET = range(5)
 """Columns of a catalog's table of identities; the codes of `ATTRIBUTES` follow."""
-WIDTH = 4 + len(ATTRIBUTES)
+WIDTH = 5 + len(ATTRIBUTES)
 
 _AT = {name: i for i, name in enumerate(SAMPLE)}
 _HELD_AT = {name: i for i, name in enumerate(HOLDING)}
@@ -39,6 +41,10 @@ _DEVICE_COLUMNS = [
         *("row_remap_pending", "nvlink_crc", "nvlink_replay"),
     )
 ]
+_UTILISATION = ("gpu_util_pct", "gr_engine_active", "sm_active", "tensor_active", "dram_active")
+_MOST_DIFFERENCE, _NOTHING, _SOMETHING = 0.25, 0.01, 0.05
+"""Two exporters of a GPU agree if the means of five minutes differ less; one may not see nothing
+where the other sees something. Ten samples each of a load that comes and goes differ less."""
 _DENSE = 8  # cells of the (timestamp, device) grid per value, up to which the grid is used
 
 
@@ -119,8 +125,48 @@ class Frame:
         with np.errstate(over="ignore", invalid="ignore"):
             self._value = values * np.array([m.scale for m in measures])[coded.measure]
             self.refused: Bools = ~((self._value >= low) & (self._value <= high))
+        self._doubted = self._find_doubted(high)
         self._good = ~self.refused
         self._contested: Bools = np.zeros(len(values), np.bool_)
+
+    def _find_doubted(self, high: Floats) -> Bools:
+        """Return which values are of a device whose exporters contradict each other at the time.
+
+        The row of such a value names its exporter's own address beside the node: the inventory
+        decides which is believed. Values of one row, from several exporters, are refused.
+        """
+        doubted = np.zeros(len(self._ts), np.bool_)
+        several = self._catalog.find_devices_of_several_targets()[self._who[:, DEVICE]]
+        if not several.any():
+            return doubted
+        places = np.flatnonzero(several)
+        rows = pl.DataFrame(
+            {
+                "place": places,
+                "ts": self._ts[places].astype("datetime64[us]").astype(np.int64),
+                "device": self._who[places, DEVICE],
+                "target": self._who[places, TARGET],
+                "at": self._at[places],
+                "value": np.where(self.refused, np.nan, self._value / high)[places],
+            }
+        ).with_columns(bucket=pl.col("ts") // 300_000_000)
+        key = ("device", "bucket", "at")
+        seen = rows.filter(
+            pl.col("at").is_in([_AT[name] for name in _UTILISATION]), pl.col("value").is_not_nan()
+        )
+        means = seen.group_by(*key, "target").agg(
+            pl.col("value").mean(), first=pl.col("ts").min(), last=pl.col("ts").max()
+        )
+        less, more = pl.col("value"), pl.col("value_right")
+        contradicted = means.join(means, on=key).filter(
+            (pl.col("first") <= pl.col("last_right")) & (pl.col("first_right") <= pl.col("last")),
+            (more - less > _MOST_DIFFERENCE) | ((less <= _NOTHING) & (more >= _SOMETHING)),
+        )
+        rows = rows.join(contradicted, on=("device", "bucket"), how="semi")
+        doubted[rows["place"].to_numpy()] = True
+        mixed = rows.filter(pl.col("target").n_unique().over("device", "ts") > 1)
+        self.refused[mixed["place"].to_numpy()] = True
+        return doubted
 
     def samples(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `sample` rows."""
@@ -153,6 +199,13 @@ class Frame:
         }
         for name, codes in attributes.items():
             data[name] = build_words(catalog.words(name), codes[keep])
+        if self._doubted.any():
+            targets = np.full(len(grid), -1, np.int64)
+            places = np.flatnonzero(self._doubted[own_values])
+            targets[grid.row[places]] = owner_codes[places, TARGET]
+            hosts = build_words(catalog.hosts, targets[keep])
+            via = pc.binary_join_element_wise(pc.fill_null(data["node"], ""), hosts, VIA)
+            data["node"] = pc.coalesce(via, data["node"])
         for i, name in enumerate(("namespace", "pod", "container")):
             data[name] = build_words([o[i] for o in catalog.owners], owner[keep])
         for name, i in _AT.items():
@@ -288,7 +341,7 @@ def _parse_attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     order = np.argsort(-weak, kind="stable") if weak.any() else slice(None)
     row, sorted_who = grid.row[order], owner_codes[order]
     for i, name in enumerate(ATTRIBUTES):
-        code = sorted_who[:, WEAK + 1 + i]
+        code = sorted_who[:, TARGET + 1 + i]
         has_code = code >= 0
         column = np.full(len(grid), -1, np.int64)
         if has_code.all():

@@ -65,6 +65,8 @@ class Identity(msgspec.Struct, frozen=True):
     container: str | None = None
     shared: bool = False
     """The series is one of several per-pod copies."""
+    target: str | None = None
+    """The address at which its exporter was scraped."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -271,6 +273,7 @@ def identify(labels: Mapping[str, str]) -> Identity | None:
         pod=pod,
         container=container,
         shared=_find_first(labels, "share") is not None,
+        target=labels.get("instance"),
     )
 
 

@@ -27,6 +27,8 @@ TYPES: dict[str, pa.DataType] = {
     "hist": pa.list_(pa.int32()),
     "floats": pa.list_(pa.float64()),
 }
+VIA = " via "
+"""In `sample.node`: between the node that an exporter names and its own address."""
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -86,6 +86,8 @@ class RolledSamples(msgspec.Struct, frozen=True):
 
     rows: pa.Table
     devices: pa.Table
+    rejections: pa.Table | None = None
+    """Rows of `rejection`: devices whose exporters contradict each other."""
 
 
 def reduce_samples(

@@ -25,6 +25,8 @@ from fallow import tables
 from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.idle_settings import LedgerSettings
+from fallow.rejections import Rejection, build_batch
+from fallow.tables import VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.addresses import resolve_nodes
@@ -274,6 +276,8 @@ def _refresh_buckets(
             changed = widen_to_lifetimes(cursor, devices, *changed)
             # Telemetry may arrive before the inventory that has the node of an address.
             ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
+        if rolled.rejections is not None:
+            ingest.upsert_rows(cursor, "rejection", rolled.rejections)
         dirty.clear_buckets(cursor, **where)
         # Whether the end of an hour is idle is known only when the next hour's stretch is known.
         dirty.mark_hours(cursor, *changed)
@@ -473,7 +477,58 @@ def roll_stretch(
     if keep:
         samples, span = f"FROM {TOUCHED_SAMPLE}", {}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    return roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
+    doubted = _find_doubted(cursor, with_samples, labels, {**span, **where})
+    if doubted is None:
+        return roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
+    cursor.register("doubted", doubted)
+    with_samples = (
+        f"WITH every_sample AS NOT MATERIALIZED ({samples}), "
+        f"device_sample AS NOT MATERIALIZED ({load_step('rollup/judged')})"
+    )
+    judged = list_labels(cursor, with_samples, span)
+    rolled = roll_samples(cursor, with_samples, judged, {**span, **where}, ledger)
+    cursor.unregister("doubted")
+    return msgspec.structs.replace(rolled, rejections=_describe_doubted(doubted, where))
+
+
+def _find_doubted(
+    cursor: "duckdb.DuckDBPyConnection",
+    with_samples: str,
+    labels: SampleLabels,
+    values: dict[str, Any],
+) -> pa.Table | None:
+    """Return the samples that contradict others (`rollup/doubted.sql`); None = all are as named."""
+    rows = labels.rows.filter(pc.is_valid(labels.rows["node"]))
+    places = rows.group_by(["device", "node"]).aggregate([])
+    is_named = pc.any(pc.match_substring(places["node"], VIA)).as_py()
+    if places.num_rows == pc.count_distinct(places["device"]).as_py() and not is_named:
+        return None
+    cursor.register("label", rows)
+    sql = f"{with_samples} FROM ({load_step('rollup/doubted')})"
+    named = {n: v for n, v in values.items() if f"${n}" in sql}
+    doubted = cursor.execute(sql, named).to_arrow_table()
+    cursor.unregister("label")
+    return doubted if doubted.num_rows or is_named else None
+
+
+def _describe_doubted(doubted: pa.Table, where: dict[str, Any]) -> pa.Table:
+    """Return rows of `rejection`: which nodes' exporters are not believed, of each device."""
+    rows = doubted.group_by(["device", "node", "dropped", "home"]).aggregate([([], "count_all")])
+    rejections = [
+        Rejection(
+            "sample",
+            "",
+            row["device"],
+            "node",
+            f"contradicted: exporters of {row['home']} and {row['node']} report it"
+            + (", the first is believed" if row["dropped"] else ": unknown"),
+            node=row["home"],
+            count=row["count_all"],
+        )
+        for row in rows.to_pylist()
+    ]
+    at = where["last"].replace(tzinfo=UTC)
+    return build_batch(rejections, cluster=where["cluster"], source="warehouse", at=at).rows
 
 
 def roll_samples(

@@ -186,3 +186,38 @@ def test_a_resource_claim_that_gives_no_device_is_listed(site: Site) -> None:
         ("ghost", "gpu.nvidia.com/a/gpu-9 is no device of its node a"),
     ]
     assert site.query("SELECT pod FROM pod WHERE devices IS NOT NULL") == [{"pod": "own"}]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_of_two_exporters_of_a_gpu_the_inventory_believes_one_or_none(
+    site: Site, is_known: bool
+) -> None:
+    """`train` idles on node a; the exporter of node b names its GPU-0 and GPU-1 too, busy.
+
+    A second one says of node a's other two that they are busy. With exporters' pods in the dump and
+    node b full, that of node a is believed: idle. Else these hours are unknown, never half of both.
+    """
+    honest = lines(GPUS, "a", "ml/train", 0, instance="10.0.0.1:9400")
+    moved = lines(GPUS[:2], "b", "/", 95, offset=30, instance="10.0.0.7:9400")
+    moved += lines(("GPU-b",), "b", "/", 95, instance="10.0.0.7:9400")
+    second = lines(GPUS[2:], "a", "/", 95, offset=15, instance="10.0.0.9:9400")
+    objects = [node("a", capacity=FOUR), bound(TRAIN)]
+    objects.append(node("b", capacity=GPUS_OF if is_known else {"nvidia.com/gpu": "8"}))
+    for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.7")) if is_known else ():
+        exporter = pod(f"dcgm-exporter-{name}", node=name)
+        exporter["status"]["podIP"] = address
+        objects.append(exporter)
+    site.load(objects, honest + moved + second)
+    bill = site.bill()
+    assert bill["ml"] == Decimal("16.00")
+    rows = site.query(
+        "SELECT node, state, count(DISTINCT device) AS n FROM ledger WHERE namespace = 'ml' "
+        "GROUP BY ALL ORDER BY state"
+    )
+    states = [(row["node"], row["state"], row["n"]) for row in rows]
+    assert states == [("a", "idle" if is_known else "unknown", 4)]
+    assert bill["(platform)"] == (Decimal("4.00") if is_known else Decimal("32.00"))
+    reasons = site.query("SELECT name, reason FROM rejection WHERE kind = 'sample' ORDER BY name")
+    assert [row["name"] for row in reasons] == list(GPUS)
+    ending = "the first is believed" if is_known else "unknown"
+    assert all(row["reason"].endswith(ending) for row in reasons)

@@ -67,6 +67,7 @@ class RollupOutput(msgspec.Struct, frozen=True):
 
     files: tuple[StageFile, ...]
     devices: pa.Table
+    rejections: pa.Table | None = None
 
 
 def roll_up_stage(
@@ -135,7 +136,8 @@ def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> Rollup
         files = write_sorted(cursor, warehouse.place, "rollup_5m", rolled.rows)
         hours = reduce_hours(rolled.rows, count_threads(cursor))
         files += write_sorted(cursor, warehouse.place, "rollup_1h", hours)
-        return RollupOutput(tuple(files), describe_devices(cursor, rolled.devices))
+        devices = describe_devices(cursor, rolled.devices)
+        return RollupOutput(tuple(files), devices, rolled.rejections)
 
 
 def commit_rollup(
@@ -171,6 +173,9 @@ def commit_rollup(
         register_files(cursor, [file for output in outputs for file in output.files])
         late = cursor.execute(load_step("stages/late_samples"), {"snapshot": snapshot}).fetchall()
         _merge_devices(cursor, [output.devices for output in outputs])
+        for output in outputs:
+            if output.rejections is not None:
+                ingest.upsert_rows(cursor, "rejection", output.rejections)
         for cluster, start, end in hours:
             _clear_marks(cursor, cluster, start, end, late)
             dirty.mark_hours(cursor, start - HOUR, end)
