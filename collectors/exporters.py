@@ -17,6 +17,7 @@ from collectors.progress import Pod, read_progress, read_progress_metrics
 from collectors.reader import Reader, ScrapeLimits, TargetScrape, find_excess_samples
 from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -34,10 +35,8 @@ def _get_utc_now() -> datetime:
 class _Target(msgspec.Struct, frozen=True):
     name: str
     url: URL
-    trains: bool = False
-    """It reports the progress of jobs, and nothing about GPUs."""
     pod: Pod | None = None
-    """The pod that the exporter belongs to; None = its series name the pod."""
+    """Of a trainer, which reports the progress of jobs: its pod, or a pattern of its pods."""
 
 
 class _Outcome(msgspec.Struct):
@@ -47,6 +46,8 @@ class _Outcome(msgspec.Struct):
     scrape: TargetScrape | None
     collector: str = SOURCE
     progress: dict[tuple[Pod, str], float] = msgspec.field(default_factory=dict)
+    others: set[Pod] = msgspec.field(default_factory=set)
+    """Pods that a trainer names and may not speak of."""
 
 
 class ExporterCollector:
@@ -107,6 +108,10 @@ class ExporterCollector:
         reading = self._reader.finish(ts, cluster=self._cluster, interval_s=interval, source=SOURCE)
         yield from reading.assembled.batches
         yield from _read_progress(outcomes, ts, interval, self._cluster)
+        if refused := [
+            _refuse(outcome.target, *pod) for outcome in outcomes for pod in outcome.others
+        ]:
+            yield build_batch(refused, cluster=self._cluster, source=SOURCE, at=self._clock())
         if outcomes:
             yield _build_scrapes(outcomes, ts, interval, self._cluster)
 
@@ -134,22 +139,30 @@ class ExporterCollector:
         self, session: aiohttp.ClientSession, target: _Target, names: frozenset[str]
     ) -> _Outcome:
         began = time.perf_counter()
-        limit = min(self._max_body, TRAINER_BODY) if target.trains else self._max_body
-        answer = await fetch(session, target.url, self._headers[target.trains], limit=limit)
+        trains = target.pod is not None
+        limit = min(self._max_body, TRAINER_BODY) if trains else self._max_body
+        answer = await fetch(session, target.url, self._headers[trains], limit=limit)
         seconds, body, error = time.perf_counter() - began, answer.body, _find_failure(answer)
-        if target.trains:
+        if target.pod is not None:
             excess = find_excess_samples(body, self._limits)
-            progress = read_progress(b"" if excess else body, names, target.pod)
+            progress, others = read_progress(b"" if excess else body, names, target.pod)
             progress_scrape = TargetScrape(target.name, values=len(progress))
             error = error or (f"over exporters.{excess}" if excess else None)
             error = error or (None if progress else _MUTE)
-            return _Outcome(target.name, seconds, error, progress_scrape, TRAINERS, progress)
+            return _Outcome(
+                target.name, seconds, error, progress_scrape, TRAINERS, progress, others
+            )
         scrape: TargetScrape | None = None
         if body:
             instance = target.url.authority.rpartition("@")[2]
             scrape = self._reader.feed(target.name, body, {"instance": instance})
             error = error or _find_complaint(scrape)
         return _Outcome(target.name, seconds, error, scrape)
+
+
+def _refuse(target: str, namespace: str, pod: str) -> Rejection:
+    reason = f"{target} names it: exporters.trainers lets it speak of other pods"
+    return Rejection("progress_sample", namespace, pod, "pod", reason)
 
 
 _MUTE = "it says no progress: name its metric in exporters.progress_metrics, or on the pod"
@@ -249,18 +262,16 @@ def _parse_target(text: str) -> _Target:
 
 
 def _build_trainer(text: str) -> _Target:
-    """Read `namespace/pod=http://host:port/metrics`, or an address alone."""
-    where, equals, address = text.partition("=")
-    if not equals or "://" in where:
-        where, address = "", text
+    """Read `namespace/pod=http://host:port/metrics`."""
+    where, _, address = text.partition("=")
     namespace, _, pod = where.partition("/")
-    if bool(where) and not (namespace and pod):
+    if "://" in where or not (namespace and pod):
         raise UsageError(
             f"exporters.trainers: {text!r} is not namespace/pod=http://host:port/metrics",
-            hint="for instance ml/train-0=http://train-0.ml.svc:9000/metrics",
+            hint="for instance ml/train-0=http://train-0.ml.svc:9000/metrics; ml/*= of many pods",
         )
     url = _parse_url(address, "trainers")
-    return _Target(_name(url), url, trains=True, pod=(namespace, pod) if pod else None)
+    return _Target(_name(url), url, pod=(namespace, pod))
 
 
 def _parse_url(text: str, setting: str = "targets") -> URL:

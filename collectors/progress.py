@@ -1,6 +1,7 @@
 """Read metrics of a job's progress: steps, samples or tokens since its start."""
 
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from functools import cache
 
 from collectors import exposition
@@ -19,21 +20,27 @@ def read_progress_metrics() -> tuple[str, ...]:
 
 
 def read_progress(
-    body: bytes, names: Collection[str], of: Pod | None = None
-) -> dict[tuple[Pod, str], float]:
-    """Return the progress in an exposition, by pod and metric: the sum over its series.
+    body: bytes, names: Collection[str], of: Pod
+) -> tuple[dict[tuple[Pod, str], float], set[Pod]]:
+    """Return the progress in an exposition, by pod and metric, and the pods that it may not name.
 
-    `of`: the pod that the exposition belongs to; None = its series name their pods. Series that
-    name no pod, and values that are not finite, are left out.
+    `of`: the pod that the exposition belongs to; with a `*`, its series name pods that match. The
+    progress is the sum over the series. Those that name no pod, and values that are not finite, are
+    left out.
     """
     progress: dict[tuple[Pod, str], float] = {}
+    others: set[Pod] = set()
     for line in exposition.read(body).lines:
         if line.name not in names or not abs(line.value) < float("inf"):
             continue
-        pod = of or _find_pod(exposition.parse_labels(line.labels))
-        if pod is not None:
-            progress[pod, line.name] = progress.get((pod, line.name), 0.0) + line.value
-    return {key: value for key, value in progress.items() if value < float("inf")}
+        pod = _find_pod(exposition.parse_labels(line.labels)) if "*" in "".join(of) else of
+        if pod is None:
+            continue
+        if not all(map(fnmatchcase, pod, of)):
+            others.add(pod)
+            continue
+        progress[pod, line.name] = progress.get((pod, line.name), 0.0) + line.value
+    return {key: value for key, value in progress.items() if value < float("inf")}, others
 
 
 def _find_pod(label_set: dict[str, str]) -> Pod | None:

@@ -49,7 +49,7 @@ class ExporterSettings(SettingsGroup):
     trainers: list[str] = Field(
         default_factory=list,
         description="jobs' own exporters, which say how far these are: "
-        "namespace/pod=http://host:port/metrics; without namespace/pod= its series name the pod",
+        "namespace/pod=http://host:port/metrics; with namespace/*= its series name the pods",
     )
     progress_metrics: list[Annotated[str, Field(pattern=METRIC_NAME)]] = Field(
         default_factory=list,
