@@ -49,6 +49,9 @@ def show_button(
     allowed = api_client.may(request.person, request_kind, owner)
     role = api_client.NEEDS[request_kind]
     why = None if allowed else f"You are {request.person.role}; this takes the role {role}."
+    if why and request.person.local:
+        setting = "`dashboard.approve_without_sign_in`"
+        why = f"Nobody signs in here: type `fallow {request_kind}`, or set {setting}."
     pressed = st.button(
         label,
         key=key,

@@ -57,7 +57,9 @@ def send_request(
         raise RefusedError(
             f"{person.name} is {person.role}: to {kind_requested} takes the role "
             f"{NEEDS[kind_requested]}",
-            hint="whoever runs Fallow names roles in dashboard.oidc",
+            hint=f"fallow {kind_requested}, or set dashboard.approve_without_sign_in"
+            if person.local
+            else "whoever runs Fallow names roles in dashboard.oidc",
         )
     body = {**body, "by": person.name}
     if kind_requested == "approve" and person.subject:

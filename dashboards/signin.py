@@ -1,7 +1,7 @@
 """Identify the user and the user's role: OIDC by Streamlit, roles from claims.
 
 Without OIDC the dashboard serves on this machine's loopback only, and every user of the machine may
-do what the machine's command line may do.
+snooze and keep; `dashboard.approve_without_sign_in` lets them approve and undo too.
 """
 
 import getpass
@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import streamlit as st
 
+from dashboards import active_settings
 from dashboards.serving import is_loopback
 from dashboards.text import escape
 from fallow.dashboard_settings import OidcSettings
@@ -122,12 +123,16 @@ def _bound_to_loopback() -> bool:
 
 
 def get_local_person() -> Person:
-    """Return the person at this machine, where no sign-in is configured."""
+    """Return the person at this machine, where no sign-in is configured.
+
+    Any program of the machine may open a page, so nobody approves unless the settings say so.
+    """
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         name = "local"
-    return Person(name, "approver", local=True)
+    may_approve = active_settings.get_settings().dashboard.approve_without_sign_in
+    return Person(name, "approver" if may_approve else "operator", local=True)
 
 
 def find_role(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:

@@ -7,10 +7,10 @@ parameters: people share links.
 import base64
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import streamlit as st
 
@@ -104,6 +104,45 @@ class SecuredApp:
     def _join(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         ours = {name for name, _ in self._headers}
         return [*(h for h in headers if h[0].lower() not in ours), *self._headers]
+
+
+class OwnOrigin:
+    """An ASGI application that refuses what pages of other origins ask for.
+
+    Streamlit opens its WebSocket to a page of any port of this machine, and a browser lets every
+    page open one. Programs that are no browser send no `Origin`.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reads = scope["type"] == "http" and scope.get("method") in ("GET", "HEAD")
+        headers = {
+            name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())
+        }
+        if scope["type"] == "lifespan" or reads or is_own_origin(headers):
+            await self._inner(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await send({"type": "http.response.start", "status": 403, "headers": []})
+            await send({"type": "http.response.body", "body": b"a page of another origin asks"})
+
+
+def is_own_origin(headers: Mapping[bytes, str]) -> bool:
+    """Return whether a request's page is this server's own, or of `dashboard.hosts`."""
+    origin, host = headers.get(b"origin"), headers.get(b"host")
+    if origin is None:
+        return True
+    settings = active_settings.get_settings().dashboard
+    try:
+        address = urlsplit(origin)
+    except ValueError:
+        return False
+    own = {host, urlsplit(settings.oidc.redirect_uri).netloc or host}
+    return bool(address.netloc) and (address.netloc in own or address.hostname in settings.hosts)
 
 
 def find_new_address(path: str, query: str) -> str | None:
@@ -216,6 +255,6 @@ DOCUMENT = add_early_scripts(
     (path.name for path in (INDEX.parent / "static" / "js").glob("*.js")),
 )
 app = SecuredApp(
-    MovedPages(PageDocuments(st.App(SCRIPT, lifespan=warmup.start_app), DOCUMENT)),
+    OwnOrigin(MovedPages(PageDocuments(st.App(SCRIPT, lifespan=warmup.start_app), DOCUMENT))),
     build_headers(DOCUMENT),
 )

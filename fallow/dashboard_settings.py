@@ -83,6 +83,9 @@ class DashboardSettings(SettingsGroup):
     office_hours: tuple[int, int] = Field(
         (8, 20), description="first hour and the hour after the last, Monday to Friday"
     )
+    approve_without_sign_in: bool = Field(
+        False, description="without oidc every user of the machine may approve, undo and resume"
+    )
     oidc: OidcSettings = OidcSettings()
 
     @field_validator("office_hours")

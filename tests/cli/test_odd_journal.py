@@ -15,7 +15,7 @@ from tests.cli.test_acting import done
 from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
 
 
-def write_anew(site: Site, kind: str, column: int, text: str) -> int:
+def change_row(site: Site, kind: str, column: int, text: str) -> int:
     """Change one value of the first row of a kind, hash the chain anew and return its number."""
     path = site.folder / "journal.sqlite"
     with sqlite3.connect(path) as connection:
@@ -90,7 +90,7 @@ def test_a_row_that_no_fallow_writes(
     *, site: Site, cli: Fallow, kind: str, column: int, text: str
 ) -> None:
     result, _ = done(site)
-    write_anew(site, kind, column, text)
+    change_row(site, kind, column, text)
     check(site, cli, result.action.id)
 
 
@@ -99,5 +99,5 @@ def test_a_value_that_no_fallow_writes(
     *, site: Site, cli: Fallow, kind: str, value: object, keys: tuple[str, ...]
 ) -> None:
     result, _ = done(site)
-    write_anew(site, kind, DOCUMENT, change(site, kind, value, *keys))
+    change_row(site, kind, DOCUMENT, change(site, kind, value, *keys))
     check(site, cli, result.action.id)

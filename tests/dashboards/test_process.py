@@ -50,6 +50,13 @@ def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_
                 headers = ask(f"http://127.0.0.1:{port}{path}", method)
                 assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
                 assert headers["X-Frame-Options"] == "DENY", path
+            for origin, code in {
+                "": 101, f"http://127.0.0.1:{port}": 101, f"http://127.0.0.1:{port - 1}": 403,
+                f"http://localhost:{port}": 403, "http://127.0.0.1": 403, "null": 403,
+            }.items():  # fmt: skip
+                assert open_stream(port, origin) == code, origin
+                if code == 403:
+                    assert open_stream(port, origin, "PUT") == code, origin
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -72,6 +79,21 @@ def test_a_stop_amid_a_query_is_a_normal_end(number: signal.Signals, tmp_path: P
             process.send_signal(number)
         assert process.wait(60) == 0, log.read_text()
     assert "The pages are stopped." in log.read_text()
+
+
+def open_stream(port: int, origin: str, method: str = "GET") -> int:
+    """Open the WebSocket of a page of an origin, as a browser does; return the answer's code."""
+    head = {
+        "Host": f"127.0.0.1:{port}", "Connection": "Upgrade", "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        **({"Origin": origin} if origin else {}),
+    }  # fmt: skip
+    if method != "GET":
+        head |= {"Connection": "close", "Upgrade": "", "Content-Length": "0"}
+    lines = [f"{method} /_stcore/stream HTTP/1.1", *(f"{k}: {v}" for k, v in head.items() if v)]
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        return int(connection.recv(64).split()[1])
 
 
 def find_free_port() -> int:

@@ -68,6 +68,15 @@ def test_roles_may_lie_deep_or_under_an_address(name: str) -> None:
     assert signin.find_role({"realm_access": ["sre"]}, oidc) is None
 
 
+@pytest.mark.parametrize(("may_approve", "role"), [(False, "operator"), (True, "approver")])
+def test_without_a_sign_in_nobody_approves_unless_the_settings_say_so(
+    tmp_path: Path, *, may_approve: bool, role: str
+) -> None:
+    own = DashboardSettings(approve_without_sign_in=may_approve)
+    active_settings.use_settings(Settings(home=tmp_path, dashboard=own))
+    assert signin.get_local_person().role == role
+
+
 def test_roles_include_those_below() -> None:
     operator = signin.Person("ann", "operator")
     assert [operator.may(role) for role in signin.ROLES] == [True, True, False]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from dashboards import app, web_app
+from dashboards import active_settings, app, web_app
 from dashboards.views import findings
+from fallow.dashboard_settings import DashboardSettings, OidcSettings
+from fallow.settings import Settings
 
 INDEX = "<head><script>\n  run()\n</script><script type='module' src='a.js'></script></head>"
 
@@ -36,6 +38,30 @@ def test_the_policy_allows_no_other_site_and_evaluates_nothing() -> None:
     assert "http" not in text
     assert "*" not in text
     assert "unsafe-inline" not in policy["script-src"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (None, True),
+        ("http://fallow.internal:8501", True),
+        ("https://fallow.internal", False),
+        ("https://fallow.example", True),
+        ("https://gpu.example:8443", True),
+        ("https://evil.example", False),
+        ("https://fallow.example.evil.example", False),
+        ("https://evil@fallow.example", False),
+        ("null", False),
+        ("", False),
+        ("http://[", False),
+    ],
+)
+def test_only_own_pages_may_write(origin: str | None, *, expected: bool) -> None:
+    oidc = OidcSettings.model_construct(redirect_uri="https://fallow.example/oauth2callback")
+    own = DashboardSettings(hosts=["gpu.example"]).model_copy(update={"oidc": oidc})
+    active_settings.use_settings(Settings(dashboard=own))
+    headers = {b"host": "fallow.internal:8501"} | ({} if origin is None else {b"origin": origin})
+    assert web_app.is_own_origin(headers) is expected
 
 
 async def _answer(inner: Any) -> list[Any]:
