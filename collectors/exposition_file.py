@@ -19,6 +19,8 @@ from fallow.tables import Batch
 
 SOURCE = "exposition"
 BLOCK = 8 * 1024 * 1024
+MOST_BYTES = 8 << 20
+"""Bytes of a line."""
 SLICE = 1_000_000
 """Values of one batch, or all values of one timestamp."""
 
@@ -83,8 +85,10 @@ def _read_blocks(path: Path) -> Iterator[bytes]:
         rest = b""
         while block := file.read(BLOCK):
             head, newline, rest = (rest + block).rpartition(b"\n")
-            if len(rest) > BLOCK:
-                raise UsageError(f"{path} is no Prometheus text: a line over {BLOCK >> 20} MiB")
+            if len(rest) > MOST_BYTES:
+                raise UsageError(
+                    f"{path} is no Prometheus text: a line over {MOST_BYTES >> 20} MiB"
+                )
             yield head + newline
         yield rest
 
