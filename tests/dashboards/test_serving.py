@@ -69,7 +69,7 @@ def test_roles_may_lie_deep_or_under_an_address(name: str) -> None:
 
 
 @pytest.mark.parametrize(("may_approve", "role"), [(False, "operator"), (True, "approver")])
-def test_without_a_sign_in_nobody_approves_unless_the_settings_say_so(
+def test_without_a_sign_in_only_a_setting_lets_people_approve(
     tmp_path: Path, *, may_approve: bool, role: str
 ) -> None:
     own = DashboardSettings(approve_without_sign_in=may_approve)
