@@ -38,7 +38,7 @@ _ESCAPE = re.compile(r'\\([\\"n])')
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
 LAST = 253_402_300_800_000_000  # the year 10000, in microseconds
 LONGEST_CACHED = 4096  # bytes of labels; a hostile exporter's megabytes must not stay in memory
-SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
+SECONDS_BELOW = 4_102_444_800  # as seconds the year 2100, as milliseconds February 1970
 
 
 class ExpositionLine(msgspec.Struct, frozen=True):

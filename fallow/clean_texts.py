@@ -89,8 +89,13 @@ def check_batches(
             yield build_batch(rejections, cluster=cluster, source=source, at=at)
 
 
-def clean_rows(table: str, rows: pa.Table) -> tuple[pa.Table, list[Rejection]]:
-    """Return a table's rows that may be stored, clean, and what was refused or cleaned."""
+def clean_rows(
+    table: str, rows: pa.Table, *, keeps_all: bool = False
+) -> tuple[pa.Table, list[Rejection]]:
+    """Return a table's rows that may be stored, clean, and what was refused or cleaned.
+
+    `keeps_all`: an unclean identity is escaped, not refused: a figure of its hours stays.
+    """
     rejections: list[Rejection] = []
     refused: pa.ChunkedArray | None = None
     for column in list_text_columns(table):
@@ -98,7 +103,7 @@ def clean_rows(table: str, rows: pa.Table) -> tuple[pa.Table, list[Rejection]]:
         mask = _find_unclean(texts, column)
         if mask is None:
             continue
-        if column.content == "identity":
+        if column.content == "identity" and not keeps_all:
             rejections += _describe(table, rows, column, mask)
             refused = mask if refused is None else pc.or_(refused, mask)
             continue
@@ -111,6 +116,15 @@ def clean_rows(table: str, rows: pa.Table) -> tuple[pa.Table, list[Rejection]]:
     if refused is not None:
         rows = rows.filter(pc.invert(refused))
     return rows, rejections
+
+
+def build_unclean_condition(table: str) -> str:
+    """Return an SQL condition for the rows of a table that may be unclean; it has no such text."""
+    return " OR ".join(
+        f'strlen("{column.name}") > {column.limit} OR'
+        f" regexp_matches(\"{column.name}\", '{_SUSPICIOUS[column.content]}')"
+        for column in list_text_columns(table)
+    )
 
 
 def _find_unclean(texts: pa.ChunkedArray, column: TextColumn) -> pa.ChunkedArray | None:
@@ -152,8 +166,8 @@ def _clean_column(
 
 def _clean(text: str, column: TextColumn) -> str | None:
     """Return an unclean text as it may be stored; null = it is refused."""
-    if column.content == "text":
-        return escape_text(text, column.limit, in_lines=True)
+    if column.content in {"text", "identity"}:
+        return escape_text(text, column.limit, in_lines=column.content == "text")
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError:

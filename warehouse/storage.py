@@ -55,6 +55,11 @@ def get_storage(table: str) -> TableStorage:
     return _load_storage()[table]
 
 
+def list_tables(*modes: str) -> list[str]:
+    """Return the tables of some modes, in the order of the file."""
+    return [storage.table for storage in _load_storage().values() if storage.mode in modes]
+
+
 @cache
 def _load_storage() -> dict[str, TableStorage]:
     return {

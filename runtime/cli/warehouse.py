@@ -14,6 +14,7 @@ from warehouse.lake import Warehouse
 from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
 from warehouse.stages.audit_stage import audit_due
+from warehouse.text_repair import TextRepair, repair_texts
 from warehouse.tiers import move_to_cold
 
 
@@ -62,16 +63,25 @@ def upgrade(
         bool, typer.Option("--check", help="only list what it would change; exit 1 if anything")
     ] = False,
 ) -> int:
-    """Bring the tables of an older Fallow's warehouse up to date: all changes or none."""
+    """Bring an older Fallow's warehouse up to date: its tables whole or not, then texts of rows.
+
+    Texts that no source may write (a NUL in a name) are repaired: see the table `rejection`.
+    """
     settings = run.settings()
     steps = Warehouse.list_upgrade_steps(settings)
-    if not check:
-        with run.warehouse(settings, write=True):
-            pass
-    if not steps:
+    repairs: list[TextRepair] = []
+    if not (check and steps):
+        with run.warehouse(settings, write=not check) as warehouse:
+            repairs = repair_texts(warehouse, changes=not check)
+    rows = [{"change": step.kind, "name": step.name} for step in steps]
+    rows += [
+        {"change": "texts", "name": f"{r.table}: {r.removed} rows removed, {r.cleaned} cleaned"}
+        for r in repairs
+    ]
+    if not rows:
         run.say("the warehouse is up to date")
-    run.data([{"change": step.kind, "name": step.name} for step in steps], noun="upgrade")
-    return 1 if check and steps else 0
+    run.data(rows, noun="upgrade")
+    return 1 if check and rows else 0
 
 
 def relocate(run: CommandRun) -> int:
