@@ -42,7 +42,7 @@ from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
-from warehouse.place_marks import PlaceKind, PlaceMarks
+from warehouse.place_marks import PlaceKind, PlaceMarks, refuse_filled
 from warehouse.relocation import connect_moved
 from warehouse.small_engine import SmallEngine
 from warehouse.snapshot_reader import SnapshotReader
@@ -131,7 +131,7 @@ class Warehouse:
                     lock = WriterLock(place.home / "writer.lock")
                     lock.acquire()
             else:
-                _check_existence(place)
+                _check_existence(settings, place)
             _refuse_foreign(place)
             narrow_home(place.home)
             connection = None
@@ -186,7 +186,7 @@ class Warehouse:
         """
         settings = catalog.limit_to_reading(settings)
         place = catalog.locate_catalog(settings)
-        _check_existence(place)
+        _check_existence(settings, place)
         _refuse_foreign(place)
         with explain_errors(place.name):
             connection = connect_moved(settings, place, write=False)
@@ -561,10 +561,11 @@ def _refuse_unreadable(away: Collection[str], plan: str) -> None:
         )
 
 
-def _check_existence(place: catalog.CatalogLocation) -> None:
+def _check_existence(settings: Settings, place: catalog.CatalogLocation) -> None:
     path = place.home / catalog.CATALOG_FILE
     # A creation that was cut short leaves an empty file.
     if place.embedded and not (path.exists() and (path.stat().st_size or not path.is_file())):
+        refuse_filled(settings, place)
         raise WarehouseError(
             f"there is no warehouse at {place.name} yet",
             hint="bring telemetry in first: fallow collect --once",

@@ -11,6 +11,7 @@ import duckdb
 
 from fallow import tables
 from fallow.resources import read_text
+from warehouse.catalog import refuse_special_file
 from warehouse.cold_reach import ColdReach
 from warehouse.sql_access import INTERNAL_TABLES
 from warehouse.statements import fetch_row
@@ -122,6 +123,9 @@ class ViewSchemas:
             tuple((name, path) for name, _, path in rows if path is not None),
             bare,
         )
+        if latest is None or latest[1].cold != state.cold:
+            for _, path in state.cold:
+                refuse_special_file(path)
         places = state.places()
         self.count += 1
         self._by_snapshot = (snapshot, state, places)

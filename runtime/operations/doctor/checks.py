@@ -11,6 +11,7 @@ from collectors.doctor import CheckRow
 from fallow.errors import (
     EmptyWarehouseError,
     FallowError,
+    ForeignWarehouseError,
     TemporaryError,
     UsageError,
     WarehouseError,
@@ -131,7 +132,7 @@ def _check_warehouse(
     except (UsageError, WarehouseError) as error:
         if window is not None:
             raise
-        exists = storage.has_catalog(settings)
-        yield build_fault_row("warehouse", error, "fallow warehouse status", missing=not exists)
+        is_new = not (isinstance(error, ForeignWarehouseError) or storage.has_catalog(settings))
+        yield build_fault_row("warehouse", error, "fallow warehouse status", missing=is_new)
     except TemporaryError as error:
         yield build_fault_row("warehouse", error, "try again")

@@ -10,7 +10,7 @@ import msgspec
 
 from fallow.errors import TemporaryError, WarehouseError
 from runtime.service.backup.manifest import StoredFile, explain_damage, read_blocks
-from warehouse.cold_storage import ColdStore
+from warehouse.cold_storage import ColdFolder, ColdStore
 
 AT_ONCE = 8
 """Files that are copied at the same time: a bucket answers each after some milliseconds."""
@@ -76,7 +76,7 @@ def _copy(copy: Copy, staging: Path) -> StoredFile:
                 path = Path(folder, "file")
                 with path.open("wb") as file:
                     file.writelines(copy.source.blocks(copy.source_address))
-            size, sha256 = compute_checksum(_read_blocks(path))
+            size, sha256 = compute_checksum(ColdFolder(folder).blocks(str(path)))
         except FileNotFoundError:
             raise WarehouseError(
                 f"{copy.source_address} is gone",
@@ -90,9 +90,3 @@ def _copy(copy: Copy, staging: Path) -> StoredFile:
             f"{copy.target_address} does not read back as written", hint="try again"
         )
     return StoredFile(copy.name, size, sha256)
-
-
-def _read_blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            yield block
