@@ -112,7 +112,7 @@ def test_an_import_beside_a_service_of_another_home_is_refused(tmp_path: Path) -
             os.environ.pop(name, None)
 
 
-def test_a_home_without_its_catalog_is_said_by_every_reader(
+def test_a_home_without_its_catalog_is_named_by_every_reader(
     fallow: Fallow, tmp_path: Path, now: datetime
 ) -> None:
     home = tmp_path / "home"

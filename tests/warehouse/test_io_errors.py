@@ -82,7 +82,7 @@ def test_a_write_that_fails_leaves_all_or_nothing(
     faults = list(list_faults(calls, home.home))
     failed = []
     for call, error, place in faults:
-        number = place
+        number, fault = place, ""
         for _ in range(ATTEMPTS):
             home.reset()
             fault = error.format(number)
