@@ -58,17 +58,17 @@ def fill(home: Path, now: datetime) -> None:
         assert tiers.move_to_cold(warehouse, now).files
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("call", ["fsync", "link"])
 def test_a_kill_while_a_mark_is_created_leaves_none_or_a_whole_one(
-    tmp_path: Path, call: str, moment: str
+    tmp_path: Path, call: str, order: str
 ) -> None:
     home = tmp_path / "home"
-    command = [sys.executable, "-c", _KILLED, str(home), call, moment]
+    command = [sys.executable, "-c", _KILLED, str(home), call, order]
     assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
     settings = read_settings(home)
     data = home / "data"
-    assert (data / MARK).exists() is ((call, moment) == ("link", "after"))
+    assert (data / MARK).exists() is ((call, order) == ("link", "after"))
     fill(home, datetime(2026, 11, 20, 12, tzinfo=UTC))
     with Warehouse.open(settings) as warehouse:
         assert warehouse.query("FROM sample").num_rows == 4
