@@ -20,11 +20,12 @@ from collectors.inventory import derive_pod_uid
 from collectors.series import get_legal_range
 from collectors.table_file import explain_unreadable, open_table, read_numbers, read_timestamps
 from fallow.errors import UsageError
-from fallow.tables import Batch, get_schema
+from fallow.tables import Batch, get_schema, list_columns
 
 SOURCE = "file"
 NAMESPACE = "imported"
 WORDS = ("workload", "device", "node", "model", "namespace", "pod", "team")
+UNITS = {c.name: c.unit for c in list_columns("sample") if c.name in SAMPLE}
 NUMBERS = tuple(name for name in SAMPLE if name != TOTAL)
 CHUNK = 100_000
 """Rows of one batch."""
@@ -68,7 +69,7 @@ def import_samples(
         read_timestamps(source, columns["ts"]).alias("ts"),
         pl.col(columns["ts"]).alias("ts!"),
         *(pl.col(columns[w]).cast(pl.String).alias(w) for w in WORDS if w in columns),
-        *(read_numbers(source, columns[n], n).alias(n) for n in NUMBERS if n in columns),
+        *(read_numbers(source, columns[n], n, UNITS[n]).alias(n) for n in NUMBERS if n in columns),
         *(pl.col(columns[n]).alias(f"{n}!") for n in NUMBERS if n in columns),
     )
     plan = _Plan(path, columns, interval_s, cluster, frame)

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
+from fallow.addresses import LOOPBACK_HOSTS
 from fallow.resources import read_table
 
 EXPORTER_CONTAINERS = frozenset(
@@ -280,11 +281,12 @@ def identify(labels: Mapping[str, str]) -> Identity | None:
 def find_node(labels: Mapping[str, str]) -> str | None:
     """Return the node: a relabelled name, the exporter's host name, else the target's host.
 
-    dcgm-exporter uses its own pod's name as host name unless it gets the node's; that is no node.
+    dcgm-exporter uses its own pod's name as host name unless it gets the node's, and `localhost`
+    where it asks an engine there: those are no nodes.
     """
     for label in list_labels_of("node"):
         value = labels.get(label)
-        if value and not _EXPORTER_POD.search(value):
+        if value and value not in LOOPBACK_HOSTS and not _EXPORTER_POD.search(value):
             return value
     return parse_host(labels.get("instance") or "")
 

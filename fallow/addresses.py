@@ -1,6 +1,9 @@
-"""Addresses of a network."""
+"""Addresses of a network, and names of hosts."""
 
 from ipaddress import ip_address
+
+LOOPBACK_HOSTS = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  (compared only)
+"""What every machine calls itself: it tells no two of them apart."""
 
 
 def is_ip(text: str) -> bool:
@@ -10,3 +13,13 @@ def is_ip(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def fold_host(name: str) -> str:
+    """Return a host's name as DNS compares it: without case and without the root's dot."""
+    return name.lower().rstrip(".")
+
+
+def is_same_host(one: str, other: str) -> bool:
+    """Return whether two folded names are one host's: equal, or one is the other's short form."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

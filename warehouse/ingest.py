@@ -147,7 +147,17 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
             # Read which node an address belongs to before the rows with the address are written.
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
-                    sent = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
+                    sent, hosts = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
+                    seen = warehouse.clock().astimezone(UTC).replace(tzinfo=None)
+                    learned = [{**host._asdict(), "last_seen": seen} for host in hosts]
+                    schema = tables.get_schema("address")
+                    _put_rows(
+                        cursor,
+                        files,
+                        warehouse.latest,
+                        "address",
+                        pa.Table.from_pylist(learned, schema),
+                    )
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)

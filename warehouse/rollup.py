@@ -275,7 +275,7 @@ def _refresh_buckets(
         if devices.num_rows:
             changed = widen_to_lifetimes(cursor, devices, *changed)
             # Telemetry may arrive before the inventory that has the node of an address.
-            ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
+            ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices)[0])
         if rolled.rejections is not None:
             ingest.upsert_rows(cursor, "rejection", rolled.rejections)
         dirty.clear_buckets(cursor, **where)

@@ -1,4 +1,7 @@
-"""Map IP addresses to rows of the `address` table: the node of each exporter address."""
+"""Map addresses to rows of the `address` table: the node of each IP address and host name.
+
+Exporters call a node by its short name, its full name, or an address of it.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -6,13 +9,19 @@ from typing import Any
 
 from collectors.kube.shapes import Node, Pod
 from collectors.series import is_exporter
-from fallow.addresses import is_ip
+from fallow.addresses import LOOPBACK_HOSTS, fold_host, is_ip
+
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def list_node_addresses(node: Node) -> Iterator[tuple[str, str]]:
-    """Yield a node's own addresses with its name."""
+    """Yield a node's own addresses and host names with its name."""
+    name = node.metadata.name
+    yield name, name
+    if label := (node.metadata.labels or {}).get(HOSTNAME):
+        yield label, name
     for entry in node.status.addresses or ():
-        yield entry.address, node.metadata.name
+        yield entry.address, name
 
 
 def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
@@ -24,7 +33,16 @@ def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
 def address_rows(
     pairs: Iterable[tuple[str, str]], *, cluster: str, now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row of `address` per IP address; host names yield none."""
-    for address, node in sorted(dict(pairs).items()):
-        if node and is_ip(address):
+    """Yield one row of `address` per address that tells which node it is; the last IP pair holds.
+
+    A host name that several nodes have, and what every machine calls itself, yield none.
+    """
+    nodes: dict[str, str] = {}
+    for name, node in pairs:
+        address = fold_host(name)
+        if not is_ip(address) and nodes.get(address, node) != node:
+            node = ""  # noqa: PLW2901  (nobody's)
+        nodes[address] = node
+    for address, node in sorted(nodes.items()):
+        if address and node and address not in LOOPBACK_HOSTS:
             yield {"cluster": cluster, "address": address, "node": node, "last_seen": now}

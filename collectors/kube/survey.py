@@ -1,6 +1,6 @@
 """Poll a cluster's full inventory, kind by kind; a refusal of one kind does not stop the others."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -82,7 +82,8 @@ class Survey:
         self._registers: dict[str, dict[str, float]] = {}
         self._queues = Queues()
         self._dra = Dra()
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[tuple[str, str], None] = {}
+        """Addresses with their nodes, the newest last."""
         self._gpu_nodes: set[str] = set()
         self._gpu_pods: set[str] = set()
         self._gpu_workloads: set[tuple[str | None, str | None, str | None]] = set()
@@ -101,7 +102,7 @@ class Survey:
         rejections = self._polls.rejections
         yield from build_batches("node", self.nodes(), rejections)
         yield from build_batches("pod", self.pods(), rejections)
-        rows = address_rows(self._addresses.items(), cluster=self._cluster, now=self._clock())
+        rows = address_rows(self._addresses, cluster=self._cluster, now=self._clock())
         yield from build_batches("address", rows, rejections)
         yield from build_batches("pending_workload", self._pending(), rejections)
         yield from build_batches("quota", self._quotas(), rejections)
@@ -168,11 +169,16 @@ class Survey:
         self._polls.record(f"{self._api.host}{path}", at, len(objects), late, end=at)
         yield from ((item, at) for item in objects)
 
+    def _keep_addresses(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for pair in pairs:
+            self._addresses.pop(pair, None)
+            self._addresses[pair] = None
+
     def node(self, node: Node, at: datetime | None = None) -> Row:
         """Return one node's row as of a time (now), and store what its pods' rows need."""
         name, now = node.metadata.name, at or self._clock()
         row = build_node_row(node, cluster=self._cluster, now=now, dra=self._dra)
-        self._addresses.update(list_node_addresses(node))
+        self._keep_addresses(list_node_addresses(node))
         if row["sharing"] in SHARED and row["gpu_replicas"]:
             self._replicas[name] = row["gpu_replicas"]
         else:
@@ -189,7 +195,7 @@ class Survey:
         self._unlisted.saw(row)
         if (group := find_group(pod.metadata)) is not None:
             self._groups_with_pods.add(group)
-        self._addresses.update(list_pod_addresses(pod))
+        self._keep_addresses(list_pod_addresses(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
             self._gpu_workloads.add(

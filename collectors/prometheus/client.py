@@ -309,10 +309,22 @@ class PrometheusClient:
             if answer is None:
                 raise SourceError(f"{self.url} does not answer as Prometheus does", hint=_IS_IT)
             partly = [w for w in answer.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
+            if partly == [_NO_STORE] and self._has_stores():
+                return body
             if answer.isPartial or partly:
                 why = shorten(partly[0]) if partly else "isPartial"
                 raise TemporaryError(f"{self.url}: the server calls its answer partial: {why}")
         return body
+
+    def _has_stores(self) -> bool:
+        """Return whether Thanos has a store for now: one without any may be cut off from all.
+
+        A window before the first sample of each store then is empty; it is no partial answer.
+        """
+        self._count_query()
+        now = {"query": "absent(up)", "time": _stamp(datetime.now(UTC))}
+        answer = _find_problem(self._send("GET", "query", params=now)[1])
+        return answer is not None and answer.status == "success" and not answer.warnings
 
     def _unlike(self, status: int, body: bytes, problem: _Problem | None) -> bytes:
         head = body[:200].lstrip().lower()
@@ -351,6 +363,8 @@ _NEAR = 65_536
 _PARTIAL = (b'"warnings":["', b'"isPartial":true')
 """Keys beside the data: inside the data, a quote of a label's value would have a backslash."""
 _ABOUT_THE_QUERY = ("PromQL ",)
+_NO_STORE = "No StoreAPIs matched for this query"
+"""What Thanos says where no store can have data of the query's range."""
 _BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5)
 
 

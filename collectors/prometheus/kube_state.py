@@ -139,9 +139,12 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
 
 
 def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
-    """Yield the addresses of nodes and of exporters' pods, each with its node's name."""
+    """Yield addresses and host names of nodes, and addresses of exporters' pods, with the node."""
     for label_set, _ in state.series.get("kube_node_info", ()):
-        yield label_set.get("internal_ip", ""), find_own_label(label_set, "node")
+        node = find_own_label(label_set, "node")
+        yield from ((node, node), (label_set.get("internal_ip", ""), node))
+    for label_set, _ in state.series.get("kube_node_status_addresses", ()):
+        yield label_set.get("address", ""), find_own_label(label_set, "node")
     for label_set, _ in state.series.get("kube_pod_info", ()):
         if is_exporter(find_own_label(label_set, "pod")):
             yield label_set.get("pod_ip", ""), find_own_label(label_set, "node")

@@ -1,5 +1,6 @@
 """Any table becomes samples; a bad one becomes one line that says what to do."""
 
+import gzip
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -195,6 +196,31 @@ def test_whole_number_columns_are_rounded(tmp_path: Path) -> None:
     assert row["mem_used_bytes"] == 2**30
 
 
+def test_a_log_of_nvidia_smi_is_read_as_it_is(tmp_path: Path) -> None:
+    path = csv(
+        tmp_path,
+        "timestamp, uuid, utilization.gpu [%], memory.used [MiB], power.draw [W]",
+        "2026/11/20 12:00:30.000, GPU-1, 97 %, 40536 MiB, 301.44 W",
+        "2026/11/20 12:01:30.000, GPU-1, [N/A], 4, [Unknown Error]",
+        "2026/11/20 12:02:30.000, GPU-1, 0 %, 1 GiB, [Not Supported]",
+    )
+    named = {"workload": "uuid", "ts": "timestamp", "gpu_util_pct": "utilization.gpu [%]"}
+    numbers = {"mem_used_bytes": "memory.used [MiB]", "power_w": "power.draw [W]"}
+    read = rows(list(import_samples(path, {**named, **numbers}, 60.0, "test")))
+    assert [row["ts"] for row in read] == [MOMENT + timedelta(minutes=n) for n in range(3)]
+    assert [row["gpu_util_pct"] for row in read] == [97.0, None, 0.0]
+    assert [row["mem_used_bytes"] for row in read] == [40536 << 20, 4 << 20, 1 << 30]
+    assert [row["power_w"] for row in read] == [pytest.approx(301.44), None, None]
+
+
+def test_a_percentage_is_a_hundredth_of_a_ratio(tmp_path: Path) -> None:
+    path = csv(tmp_path, "w,t,u,sm", f"a,{UNIX},40 %,40 %", f"b,{UNIX},40,0.4")
+    read = rows(run(path, sm_active="sm"))
+    assert [(row["gpu_util_pct"], row["sm_active"]) for row in read] == [
+        (40, pytest.approx(0.4)), (40, pytest.approx(0.4)),
+    ]  # fmt: skip
+
+
 def test_a_large_file_comes_in_parts(tmp_path: Path) -> None:
     size = 250_000
     path = parquet(
@@ -234,6 +260,11 @@ BAD_FILES: list[tuple[str, Callable[[Path], Path], str, str]] = [
     ("ragged", _text("w,t,u\n" + OK + "a,1,2,3\n"), "cannot be read as CSV", ".parquet, .csv"),
     ("no moment", _text("w,t,u\na,soon,1\n"), "holds 'soon', which is no time", "ISO 8601"),
     ("no number", _text("w,t,u\n" + OK + f"a,{UNIX},high\n"), "'high', which is no number", ""),
+    ("another unit", _text("w,t,u\n" + OK + f"a,{UNIX},3 W\n"), "'3 W', which is no number", ""),
+    ("UTF-16", _text("w,t,u\n".encode("utf-16")), "is UTF-16 text", "iconv -f UTF-16 -t UTF-8 "),
+    ("gzip", _text(gzip.compress(b"w,t,u\n")), "is compressed by gzip", "gunzip -k "),
+    ("dmon", _text("# gpu    pwr  gtemp\n"), "a report of nvidia-smi dmon", "--format=csv -l 60"),
+    ("twice", _text("w,t,u, u\n" + OK), "differ by blanks only", ""),
     ("only nulls", _text("w,t,u\na,,1\nb,,2\n"), "has no time, only nulls", "--columns ts="),
     ("no workload", _text(f"w,t,u\n,{UNIX},1\n"), "no row has both a ts and a workload", ""),
 ]

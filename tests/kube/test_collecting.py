@@ -80,6 +80,7 @@ def test_the_addresses_of_nodes_and_of_exporters_are_their_nodes(
     assert by(look()["address"], "address", "node") == {
         ("10.0.1.5", "npu-1"),
         ("10.0.3.7", "npu-1"),
+        *((name, name) for name in ("npu-1", "n0", "n1", "cpu")),
     }
 
 

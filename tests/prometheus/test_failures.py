@@ -121,6 +121,23 @@ def test_warnings_about_the_query_are_no_missing_data(asking: Asking, server: Mi
     assert asking().query("up", WHEN) == body
 
 
+NO_STORE = VECTOR[:-1] + b',"warnings":["No StoreAPIs matched for this query"]}'
+
+
+@pytest.mark.parametrize(("now", "is_whole"), [(VECTOR, True), (NO_STORE, False)])
+def test_a_range_before_the_first_sample_of_every_store_is_empty_and_no_store_at_all_is_an_outage(
+    asking: Asking, server: Misbehaving, now: bytes, is_whole: bool
+) -> None:
+    server.answers = [Answer(200, NO_STORE), Answer(200, now)]
+    client = asking(retries=0)
+    if is_whole:
+        assert client.query("up", WHEN) == NO_STORE
+    else:
+        with pytest.raises(TemporaryError, match="partial: No StoreAPIs"):
+            client.query("up", WHEN)
+    assert [asked["query"] for _, asked in server.asked] == ["up", "absent(up)"]
+
+
 def test_every_try_counts_against_the_budget(asking: Asking, server: Misbehaving) -> None:
     server.answers = [Answer(503, b""), Answer()]
     client = asking(query_budget=3)

@@ -196,7 +196,7 @@ def _merge_devices(cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Tabl
         cursor.unregister("incoming")
         for start, end in gaps:
             dirty.mark_hours(cursor, start, end)
-        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, incoming))
+        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, incoming)[0])
 
 
 def _clear_marks(

@@ -19,6 +19,10 @@ STEP = (
 def check_nodes(views: "Views") -> Iterator[CheckRow]:
     """Name the nodes of devices that the cluster's inventory does not have: they are unresolved."""
     text = read_text("runtime.operations.doctor", "unresolved_nodes.sql")
+    others = views.query(read_text("runtime.operations.doctor", "other_names.sql")).to_pylist()
+    if others:
+        named = format_few([f"{row['address']} is {row['node']}" for row in others])
+        yield CheckRow("names of nodes", "ok", f"other names of one node: {named}")
     rows = views.query(text, {"days": DAYS}).to_pylist()
     if not rows:
         return

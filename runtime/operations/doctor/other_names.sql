@@ -1,0 +1,7 @@
+-- Host names of nodes that are not the name that Kubernetes has for them.
+SELECT
+    address,
+    node
+FROM address
+WHERE address <> lower(node) AND NOT regexp_matches(address, '^[0-9.]+$|:')
+ORDER BY cluster, node, address
