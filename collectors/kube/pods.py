@@ -48,6 +48,8 @@ KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 DEFAULT = "default-scheduler"
 KAI_KEYS = (KAI_FRACTION, KAI_MEMORY, KAI_DEVICES)
+ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that holds no device any more."""
 OOM_KILLED = "OOMKilled"
 """Reason of a container that the kernel killed at its memory limit."""
 LONGEST_MESSAGE = 1024
@@ -366,14 +368,19 @@ def _find_team(meta: Meta, context: PodContext) -> str | None:
 
 
 def _find_end(pod: Pod) -> datetime | None:
-    if pod.status.phase not in {"Succeeded", "Failed"}:
+    """Return when an ended pod let its devices go.
+
+    A pod that its node refused, or that was evicted before a container ran, has no container that
+    ended: the last change of its conditions, or its start, is the last sign that it held any.
+    """
+    status = pod.status
+    if status.phase not in ENDED:
         return None
-    ends = [
-        c.state.terminated.finished_at
-        for c in pod.status.container_statuses or ()
-        if c.state and c.state.terminated and c.state.terminated.finished_at
-    ]
-    return max(ends, default=None)
+    states = [c.state.terminated for c in status.container_statuses or () if c.state]
+    ends = [s.finished_at for s in states if s and s.finished_at]
+    signs = [c.last_transition_time for c in status.conditions or ()]
+    signs += [status.start_time or pod.metadata.creation_timestamp]
+    return max(ends or filter(None, signs), default=None)
 
 
 @cache

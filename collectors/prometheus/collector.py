@@ -12,6 +12,7 @@ import msgspec
 
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows
+from collectors.kube.pods import ENDED
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
 from collectors.prometheus.cursors import Piece
@@ -402,7 +403,17 @@ class PrometheusCollector:
             only={m["metric"]: float(m["only"]) for m in metrics_present if m["only"]},
         )
         by_node = {key[0]: life for key, life in nodes.items()}
-        return kube_state.KubeState(identified.series, identified.lifetimes, by_node)
+        phases = identified.series.get("kube_pod_status_phase", ())
+        running: dict[tuple[str, ...], tuple[datetime, datetime]] = {}
+        if any(label_set.get("phase") in ENDED for label_set, _ in phases):
+            running = self._lives(
+                "kube_pod_status_phase",
+                ("namespace", "pod", "uid"),
+                window,
+                matchers='phase="Running"',
+                only=" == 1",
+            )
+        return kube_state.KubeState(identified.series, identified.lifetimes, by_node, running)
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
         """Return the names under which a pod was created again in a window."""
@@ -419,10 +430,17 @@ class PrometheusCollector:
         return read_samples(self.client, build_selector(names, matchers), window)
 
     def _lives(
-        self, metric: str, labels: Sequence[str], window: Window
+        self,
+        metric: str,
+        labels: Sequence[str],
+        window: Window,
+        *,
+        matchers: str = "",
+        only: str = "",
     ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
         """Return each series' start and end in a window, to the minute (or 1/360 of the window)."""
-        selected = f"timestamp({build_selector([metric], self._settings.selector)})"
+        selector = ", ".join(filter(None, (self._settings.selector, matchers)))
+        selected = f"timestamp({build_selector([metric], selector)}{only})"
         interval_s = max(60, round(window.seconds / 360))
         span = f"[{round(window.seconds)}s:{interval_s}s]"
         first, last = (

@@ -17,7 +17,7 @@ import msgspec
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import TopOwner, find_by_template_hash, find_controller
-from collectors.kube.pods import OOM_KILLED, PodContext, build_pod_row
+from collectors.kube.pods import ENDED, OOM_KILLED, PodContext, build_pod_row
 from collectors.kube.shapes import (
     Condition,
     ContainerSpec,
@@ -71,12 +71,13 @@ class KubeState(msgspec.Struct):
 
     Every row about a pod has its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
     first and last timestamps of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by
-    node.
+    node; `pods_running` are those of the phase `Running` of pods that have ended.
     """
 
     series: Mapping[str, Rows]
     pod_lives: Mapping[tuple[str, str, str], tuple[datetime, datetime]]
     node_lives: Mapping[str, tuple[datetime, datetime]]
+    pods_running: Mapping[tuple[str, ...], tuple[datetime, datetime]] = {}
 
 
 def read_inventory() -> tuple[dict[str, str], ...]:
@@ -199,7 +200,14 @@ def _build_pod_row(
 ) -> dict[str, Any]:
     now = context.now()
     first, last = state.pod_lives.get(key, (now, now))
-    return {**build_pod_row(pod, context), "first_seen": first, "last_seen": last}
+    row = build_pod_row(pod, context)
+    if pod.status.phase in ENDED and not pod.status.container_statuses:
+        # The series of a refused or evicted pod go on: it was alive while it ran.
+        running = state.pods_running.get(key) or state.pods_running.get((*key[:2], ""))
+        row["finished_at"] = None
+        last = running[1] if running else row["created_at"] or first
+        first = min(first, last)
+    return {**row, "first_seen": first, "last_seen": last}
 
 
 def _is_requesting_devices(pod: Pod) -> bool:

@@ -1,7 +1,7 @@
 """Pods: what they ask for under every way of sharing, whose they are, what they were given."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from collectors.kube.owners import TopOwner
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
+from collectors.prometheus.kube_state import KubeState, build_pod_rows
 from fallow.rejections import Rejection
 from tests.kube.objects import Object, as_pod, pod
 
@@ -302,6 +303,56 @@ def test_times_are_those_of_the_pods_life() -> None:
         "10:00:00",
     ]
     assert row(pod())["finished_at"] is None
+
+
+UNKNOWN_END = {"state": {"terminated": {"reason": "ContainerStatusUnknown", "finishedAt": None}}}
+ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "refused by its node": ({"reason": "UnexpectedAdmissionError"}, "08:00:05"),
+    "containers that nobody found again": ({"containerStatuses": [UNKNOWN_END]}, "08:00:05"),
+    "evicted": (
+        {
+            "reason": "Evicted",
+            "conditions": [
+                {"type": name, "status": "True", "lastTransitionTime": f"2026-11-20T{at}Z"}
+                for name, at in (("PodScheduled", "08:00:02"), ("DisruptionTarget", "09:10:00"))
+            ],
+        },
+        "09:10:00",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_an_ended_pod_holds_nothing_after_the_last_sign_that_it_did(name: str) -> None:
+    status, end = ENDINGS[name]
+    item = pod(phase="Failed")
+    item["status"].update(status)
+    assert f"{row(item)['finished_at']:%H:%M:%S}" == end
+    item["status"]["phase"] = "Running"
+    assert row(item)["finished_at"] is None
+
+
+@pytest.mark.parametrize("uid", ["u", ""])
+@pytest.mark.parametrize("has_run", [True, False])
+def test_the_series_of_an_evicted_pod_go_on_and_its_life_does_not(uid: str, has_run: bool) -> None:
+    about = {"namespace": "ml", "pod": "p", "uid": "u"}
+    resource = {"container": "main", "resource": "nvidia_com_gpu", "unit": "integer"}
+    created = NOW - timedelta(hours=9)
+    series = {
+        "kube_pod_info": [({**about, "node": "n0"}, 1.0)],
+        "kube_pod_created": [(about, created.timestamp())],
+        "kube_pod_status_phase": [({**about, "phase": "Failed"}, 1.0)],
+        "kube_pod_container_resource_requests": [({**about, **resource}, 1.0)],
+    }
+    lives = {("ml", "p", "u"): (NOW - timedelta(hours=3), NOW)}
+    evicted = NOW - timedelta(hours=1)
+    running = {("ml", "p", uid): (created, evicted)} if has_run else {}
+    (found,) = build_pod_rows(
+        KubeState(series, lives, {}, running), cluster="c", now=NOW, team_labels=()
+    )
+    assert found["finished_at"] is None
+    assert found["last_seen"] == (evicted if has_run else created)
+    assert found["first_seen"] <= found["last_seen"]
 
 
 def test_only_annotations_that_matter_are_kept_and_claims_are_named() -> None:
