@@ -26,6 +26,7 @@ from fallow.kube.gpu_resources import (
 )
 from fallow.kube.pod_requests import read_amounts
 from fallow.kube.quantities import LONGEST, parse_milli, parse_quantity, parse_whole
+from fallow.resources import read_table
 
 log = logging.getLogger("fallow.kube")
 
@@ -34,6 +35,10 @@ _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
 _PROFILE = re.compile(r"(\d{1,4})g\.(\d{1,4})gb", re.ASCII)
 _SHARED = "-SHARED"
 _REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
+_COUNT = "nvidia.com/gpu.count"
+_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+SHARED_SUFFIX = ".shared"
+"""What the device plugin adds to the name of a resource whose devices it shares."""
 
 
 class Gpus(msgspec.Struct, frozen=True):
@@ -119,9 +124,14 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
     if not device_counts:
         return _read_slices(node, dra, model)
     replicas = next(filter(None, (_parse_integer(labels.get(label)) for label in _REPLICAS)), None)
-    product, profile = model, None
+    product, profile = model, labels.get(_PARTITION)
     if model is not None and (cut := _SUFFIX.search(model)):
-        product, profile = model[: cut.start()], cut.group(2)
+        product, profile = model[: cut.start()], cut.group(2) or profile
+    boards = _find_boards(labels, device_counts) if profile is None else None
+    if boards is not None and _count_gpus(device_counts, replicas or 1) > boards:
+        # The label of the replicas is that of another configuration, or is not there.
+        replicas = math.ceil(sum(device_counts.values()) / boards)
+    replicas = _find_instance_replicas(labels, device_counts) or replicas
     sharing = _find_sharing(labels, model, replicas, device_counts, profile)
     count = _count_physical(device_counts, labels, replicas or 1, profile, product)
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
@@ -132,10 +142,41 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
     if plain:
         # A GPU that fell off the bus keeps its label until discovery runs again, and it is paid
         # for.
-        count = max(count, _parse_integer(labels.get("nvidia.com/gpu.count")) or 0)
+        count = max(count, _parse_integer(labels.get(_COUNT)) or 0)
         if slice_devices:
             allocatable = min(count, _count_gpus(select_gpus(slice_devices), replicas or 1))
     return Gpus(main.name, count, product, replicas_sharing, sharing, allocatable)
+
+
+def _find_boards(
+    labels: Mapping[str, str], device_counts: Mapping[GpuResource, Fraction]
+) -> int | None:
+    """Return the GPUs of a node whose plugin offers shares or more than its machine has.
+
+    A machine of a cloud's list has no more boards than its type. Without one, the count that
+    discovery has found holds against a resource whose name says that it is shared.
+    """
+    if any(r.form == "mig" for r in device_counts):
+        return None
+    listed = _read_machines().get(read_labels("instance_type", labels) or "")
+    shared = any(r.form == "shared" for r in device_counts)
+    return listed or (_parse_integer(labels.get(_COUNT)) if shared else None)
+
+
+@cache
+def _read_machines() -> dict[str, int]:
+    """Return the GPUs of each type of machine on the rate card."""
+    rows = read_table("collectors.prices", "rate_card.csv")
+    return {row["instance_type"]: int(row["gpu_count"]) for row in rows if row["instance_type"]}
+
+
+def _find_instance_replicas(
+    labels: Mapping[str, str], device_counts: Mapping[GpuResource, Fraction]
+) -> int | None:
+    """Return into how many shares the plugin divides each MIG instance that it renames."""
+    names = (r.name for r in device_counts if r.form == "mig" and r.name.endswith(SHARED_SUFFIX))
+    counts = (labels.get(f"{name.removesuffix(SHARED_SUFFIX)}.replicas") for name in names)
+    return max(filter(None, map(_parse_integer, counts)), default=None)
 
 
 def _read_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
@@ -144,7 +185,7 @@ def _read_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
     if (
         not slice_devices
     ):  # GPUs that discovery found although no device plugin offers them are paid for too
-        labelled_count = _parse_integer(labels.get("nvidia.com/gpu.count"))
+        labelled_count = _parse_integer(labels.get(_COUNT))
         cut = _SUFFIX.search(model or "")
         if labelled_count is None or (cut is not None and cut.group(2)):
             return Gpus()
@@ -167,7 +208,9 @@ def _find_sharing(
     gke = labels.get("cloud.google.com/gke-gpu-sharing-strategy", "").lower()
     if gke in {"time-sharing", "mps"}:
         return "time-slicing" if gke == "time-sharing" else gke
-    shared = (model or "").endswith(_SHARED) or any(r.form == "shared" for r in device_counts)
+    shared = (model or "").endswith(_SHARED) or any(
+        r.form == "shared" or r.name.endswith(SHARED_SUFFIX) for r in device_counts
+    )
     if shared or (replicas or 1) > 1:
         return "time-slicing"
     return "mig" if profile or any(r.form == "mig" for r in device_counts) else "none"
@@ -190,11 +233,16 @@ def _count_physical(
     if profile:
         return math.ceil(Fraction(gpu_count, count_instances_per_gpu(profile, product)))
     slices = sum(
-        (n * (r.slices or 0) for r, n in device_counts.items() if r.form == "mig"), Fraction(0)
+        (
+            n * (r.slices or 0) / (replicas if r.name.endswith(SHARED_SUFFIX) else 1)
+            for r, n in device_counts.items()
+            if r.form == "mig"
+        ),
+        Fraction(0),
     )
     if slices:
         gpu_count += math.ceil(slices / MIG_SLICES)
-        gpu_count = max(gpu_count, _parse_integer(labels.get("nvidia.com/gpu.count")) or 0)
+        gpu_count = max(gpu_count, _parse_integer(labels.get(_COUNT)) or 0)
     return gpu_count
 
 

@@ -14,6 +14,7 @@ from collectors.inventory import document, mark_unreadable
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
 from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts
+from collectors.kube.nodes import SHARED_SUFFIX
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
 from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
@@ -302,9 +303,10 @@ def _build_gpu_columns(
 
 def _count_gpus(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
     """Return the number of physical GPUs for a count of devices."""
-    if resource.form == "mig":
-        return count * (resource.slices or MIG_SLICES) / MIG_SLICES
-    return count / replicas
+    if resource.form != "mig":
+        return count / replicas
+    shares = replicas if resource.name.endswith(SHARED_SUFFIX) else 1
+    return count * (resource.slices or MIG_SLICES) / MIG_SLICES / shares
 
 
 def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:

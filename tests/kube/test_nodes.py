@@ -105,6 +105,41 @@ def test_physical_gpus_are_counted_whatever_the_sharing(
     assert gpus(capacity=capacity, labels=labels, annotations=annotations) == expected
 
 
+PARTITION, TYPE = "cloud.google.com/gke-gpu-partition-size", "node.kubernetes.io/instance-type"
+UNTOLD = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.replicas": "1"}
+SHARED_MIG = {
+    "nvidia.com/gpu.count": "1",
+    "nvidia.com/mig-1g.5gb.count": "7",
+    "nvidia.com/mig-1g.5gb.replicas": "4",
+}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "labels", "expected"),
+    [
+        # GKE cuts GPUs by a label of the pool; no discovery runs.
+        ({"nvidia.com/gpu": "7"}, {PARTITION: "1g.5gb"}, (1, None, "mig")),
+        # A machine of a cloud's list has no more boards than its type.
+        ({"nvidia.com/gpu": "4"}, {TYPE: "g5.xlarge"}, (1, 4, "time-slicing")),
+        ({"nvidia.com/gpu": "4"}, {TYPE: "g5.12xlarge"}, (4, None, "none")),
+        ({"nvidia.com/gpu": "2"}, {TYPE: "g5.12xlarge"}, (2, None, "none")),
+        ({"nvidia.com/gpu": "4"}, {TYPE: "own"}, (4, None, "none")),
+        # The plugin shares, the discovery has not heard of it.
+        ({"nvidia.com/gpu.shared": "50"}, UNTOLD, (1, 50, "time-slicing")),
+        ({"nvidia.com/gpu.shared": "50"}, {}, (50, None, "time-slicing")),
+        # A count of a label alone does not lower what the kubelet gives out.
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu.count": "4"}, (8, None, "none")),
+        ({"nvidia.com/mig-1g.5gb.shared": "28"}, SHARED_MIG, (1, 4, "time-slicing")),
+        ({"nvidia.com/mig-1g.5gb": "7"}, SHARED_MIG, (1, None, "mig")),
+    ],
+)  # fmt: skip
+def test_counts_that_differ_are_weighed(
+    capacity: dict[str, str], labels: dict[str, str], expected: tuple[int, int | None, str]
+) -> None:
+    found = read_node_gpus(as_node(node(capacity=capacity, labels=labels)), Dra())
+    assert (found.count, found.replicas, found.sharing) == expected
+
+
 @pytest.mark.parametrize(
     ("profile", "model", "count"),
     [

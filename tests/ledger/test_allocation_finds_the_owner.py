@@ -122,3 +122,16 @@ def test_a_pod_whose_devices_nobody_names_gets_its_node_s(builders: Any, tables:
         ("d0", "p", 0, 60, 1, "whole-node"),
         ("d1", "p", 0, 60, 1, "whole-node"),
     ]
+
+
+def test_a_request_of_shares_is_of_physical_gpus_and_is_not_divided_again(
+    builders: Any, tables: Any
+) -> None:
+    tables.put("device", [builders.device("d0")])
+    tables.put("node", [{"cluster": "c", "node": "n", "gpu_count": 1, "gpu_replicas": 4}])
+    life = {"scheduled_at": builders.at(0), "last_seen": builders.at(60)}
+    pods = [{"uid": f"u{i}", "namespace": "ns", "pod": f"p{i}"} for i in range(4)]
+    same = {"cluster": "c", "node": "n", "gpu_request": 0.25}
+    tables.put("pod", [same | life | pod for pod in pods])
+    tables.put("rollup_5m", builders.looks("d0", 0, 60))
+    assert held(builders, tables) == [("d0", f"p{i}", 0, 60, 0.25, "request") for i in range(4)]

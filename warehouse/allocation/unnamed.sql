@@ -11,9 +11,8 @@ WITH requesting_pods AS (
         l.node,
         greatest(l.life_start, $since) AS start_at,
         least(l.life_end, $until) AS end_at,
-        l.gpu_request / greatest(coalesce(n.gpu_replicas, 1), 1) AS gpus
+        l.gpu_request AS gpus
     FROM lives AS l
-    LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
     ANTI JOIN best_evidence AS u ON l.cluster = u.cluster AND l.uid = u.pod_uid
     ANTI JOIN best_evidence AS h
         ON l.cluster = h.cluster AND l.namespace = h.namespace AND l.pod = h.pod
