@@ -304,11 +304,16 @@ def parse_host(address: str) -> str | None:
     return (bare.rpartition(":")[0] if bare.count(":") == 1 else bare) or None
 
 
+BATCH_JOBS = "hpc-jobs"
+"""Stands for a namespace where a batch scheduler names no pod."""
+
+
 def find_owner(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
     """Return namespace, pod and container of the workload; three None = unattributed.
 
     With `honorLabels: false` the scraper's own labels win and the exporter's are renamed
-    `exported_*`; then `pod` is the exporter's. Empty strings mean unattributed.
+    `exported_*`; then `pod` is the exporter's. Empty strings mean unattributed. Where no pod is
+    named, the job of a batch scheduler is the workload.
     """
     renamed = any(name in labels for name in ("exported_pod", "exported_namespace"))
     renamed = renamed or "exported_container" in labels
@@ -320,7 +325,8 @@ def find_owner(labels: Mapping[str, str]) -> tuple[str | None, str | None, str |
         None if renamed else labels.get("namespace") or None
     )
     if pod is None or container in EXPORTER_CONTAINERS or _EXPORTER_POD.search(pod):
-        return None, None, None
+        job = _find_first(labels, "job")
+        return (BATCH_JOBS, job, None) if job else (None, None, None)
     return namespace, pod, container
 
 

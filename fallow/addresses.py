@@ -20,6 +20,6 @@ def fold_host(name: str) -> str:
     return name.lower().rstrip(".")
 
 
-def is_same_host(one: str, other: str) -> bool:
+def is_same_host(name: str, other: str) -> bool:
     """Return whether two folded names are one host's: equal, or one is the other's short form."""
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+    return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")

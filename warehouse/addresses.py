@@ -37,11 +37,11 @@ def resolve_nodes(
     # An address is unique only within its cluster. A batch has the rows of one cluster; otherwise
     # each row names its own.
     for cluster in pc.unique(rows.column("cluster")).to_pylist() if names else ():
-        found = _find_nodes(cursor, cluster, names)
-        alike += [HostName(cluster, *pair) for pair in found.alike.items()]
-        if all(name == node for name, node in found.nodes.items()):
+        matches = _find_nodes(cursor, cluster, names)
+        alike += [HostName(cluster, *pair) for pair in matches.alike.items()]
+        if all(name == node for name, node in matches.nodes.items()):
             continue
-        resolved = pa.array([found.nodes.get(name, name) for name in names], pa.string())
+        resolved = pa.array([matches.nodes.get(name, name) for name in names], pa.string())
         mine = pc.equal(rows.column("cluster"), cluster)
         column = pc.if_else(mine, resolved.take(coded.indices), rows.column(place))
         rows = rows.set_column(place, rows.schema.field(place), column)
@@ -60,24 +60,24 @@ def _find_nodes(
     """Find the node of each name that one node alone has."""
     folded = {name: fold_host(name) for name in names}
     labels = {host: host.partition(".")[0] for host in folded.values() if not is_ip(host)}
-    known = dict(
+    address_nodes = dict(
         cursor.execute(
             load_step("inventory/host_nodes"),
             {"cluster": cluster, "hosts": [*folded.values()], "labels": [*labels.values()]},
         ).fetchall()
     )
     by_label: dict[str, list[str]] = defaultdict(list)
-    for address in itertools.filterfalse(is_ip, known):
+    for address in itertools.filterfalse(is_ip, address_nodes):
         by_label[address.partition(".")[0]].append(address)
-    found = _FoundNodes({}, {})
+    matches = _FoundNodes({}, {})
     for name, host in folded.items():
-        if host in known:
-            found.nodes[name] = known[host]
+        if host in address_nodes:
+            matches.nodes[name] = address_nodes[host]
         elif host in labels:
             others = by_label[labels[host]]
             # A node with another full name is another host: gpu1.a.example is no gpu1.b.example.
-            foreign = {known[a] for a in others if not is_same_host(a, host)}
-            nodes = {known[a] for a in others} - foreign
+            foreign = {address_nodes[a] for a in others if not is_same_host(a, host)}
+            nodes = {address_nodes[a] for a in others} - foreign
             if len(nodes) == 1:
-                [found.nodes[name]] = [found.alike[host]] = nodes
-    return found
+                [matches.nodes[name]] = [matches.alike[host]] = nodes
+    return matches

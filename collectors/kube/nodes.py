@@ -127,10 +127,10 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
     product, profile = model, labels.get(_PARTITION)
     if model is not None and (cut := _SUFFIX.search(model)):
         product, profile = model[: cut.start()], cut.group(2) or profile
-    boards = _find_boards(labels, device_counts) if profile is None else None
-    if boards is not None and _count_gpus(device_counts, replicas or 1) > boards:
+    gpu_limit = _find_gpu_limit(labels, device_counts) if profile is None else None
+    if gpu_limit is not None and _count_gpus(device_counts, replicas or 1) > gpu_limit:
         # The label of the replicas is that of another configuration, or is not there.
-        replicas = math.ceil(sum(device_counts.values()) / boards)
+        replicas = math.ceil(sum(device_counts.values()) / gpu_limit)
     replicas = _find_instance_replicas(labels, device_counts) or replicas
     sharing = _find_sharing(labels, model, replicas, device_counts, profile)
     count = _count_physical(device_counts, labels, replicas or 1, profile, product)
@@ -148,12 +148,12 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
     return Gpus(main.name, count, product, replicas_sharing, sharing, allocatable)
 
 
-def _find_boards(
+def _find_gpu_limit(
     labels: Mapping[str, str], device_counts: Mapping[GpuResource, Fraction]
 ) -> int | None:
     """Return the GPUs of a node whose plugin offers shares or more than its machine has.
 
-    A machine of a cloud's list has no more boards than its type. Without one, the count that
+    A machine of a cloud's list has no more GPUs than its type. Without one, the count that
     discovery has found holds against a resource whose name says that it is shared.
     """
     if any(r.form == "mig" for r in device_counts):

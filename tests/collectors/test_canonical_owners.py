@@ -54,6 +54,11 @@ OWNERS = [
         ("n", "p", "c"),
     ),
     ({"exported_pod": "", "pod": "other", "namespace": "x"}, (None, None, None)),
+    # A batch scheduler's job, where no pod is named.
+    ({"hpc_job": "4711"}, ("hpc-jobs", "4711", None)),
+    ({"hpc_job": "4711", "pod": "dcgm-exporter-cmhft"}, ("hpc-jobs", "4711", None)),
+    ({"hpc_job": "4711", "pod": "slurm-0", "namespace": "x"}, ("x", "slurm-0", None)),
+    ({"hpc_job": ""}, (None, None, None)),
 ]
 
 

@@ -125,7 +125,7 @@ NO_STORE = VECTOR[:-1] + b',"warnings":["No StoreAPIs matched for this query"]}'
 
 
 @pytest.mark.parametrize(("now", "is_whole"), [(VECTOR, True), (NO_STORE, False)])
-def test_a_range_before_the_first_sample_of_every_store_is_empty_and_no_store_at_all_is_an_outage(
+def test_a_range_before_every_store_is_empty_and_no_store_is_an_outage(
     asking: Asking, server: Misbehaving, now: bytes, is_whole: bool
 ) -> None:
     server.answers = [Answer(200, NO_STORE), Answer(200, now)]
@@ -135,7 +135,7 @@ def test_a_range_before_the_first_sample_of_every_store_is_empty_and_no_store_at
     else:
         with pytest.raises(TemporaryError, match="partial: No StoreAPIs"):
             client.query("up", WHEN)
-    assert [asked["query"] for _, asked in server.asked] == ["up", "absent(up)"]
+    assert [parameters["query"] for _, parameters in server.asked] == ["up", "absent(up)"]
 
 
 def test_every_try_counts_against_the_budget(asking: Asking, server: Misbehaving) -> None:

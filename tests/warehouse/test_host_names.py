@@ -47,7 +47,7 @@ NAMES = [
 ]
 
 
-def test_every_name_of_a_node_is_the_node_and_no_other(settings: Settings) -> None:
+def test_every_spelling_of_a_node_is_the_node(settings: Settings) -> None:
     rows = list(address_rows(INVENTORY, cluster="test", now=NAIVE))
     samples = [
         {"cluster": "test", "ts": NAIVE, "device": f"GPU-{i}", "node": name, "source": "x"}
@@ -66,5 +66,5 @@ def test_every_name_of_a_node_is_the_node_and_no_other(settings: Settings) -> No
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "dcgm-exporter-x2b4j"])
-def test_what_every_exporter_calls_itself_is_no_node(host: str) -> None:
+def test_localhost_is_no_node(host: str) -> None:
     assert find_node({"Hostname": host, "instance": "10.0.0.3:9400"}) == "10.0.0.3"

@@ -8,9 +8,18 @@
 -- left out where a row with a better identity describes the same lifetime.
 -- Two pods never have one name at the same time: a lifetime ends when the next pod with its name
 -- starts.
+-- `unseen` = a later list of its cluster does not have the pod: it ended when it was last seen.
 -- `requests_none` = the inventory knows that the pod requests no GPU. `claim/hami` (rows of older
 -- versions) is no request: only an annotation supports it.
-WITH named AS (
+WITH lists AS (
+    SELECT
+        cluster,
+        max(last_seen) AS last_list
+    FROM pod
+    GROUP BY cluster
+),
+
+named AS (
     SELECT
         p.cluster,
         p.uid,
@@ -34,6 +43,7 @@ WITH named AS (
         CASE WHEN p.phase = 'Pending' THEN p.created_at END AS made_at,
         coalesce(p.finished_at, p.last_seen) AS life_end,
         p.finished_at IS NOT null AS ended,
+        p.last_seen < l.last_list - INTERVAL 10 MINUTE AS unseen,
         p.namespace IN (SELECT unnest($holder_namespaces)) AS holder,
         (
             p.gpu_request = 0
@@ -62,6 +72,7 @@ WITH named AS (
             ELSE 2
         END AS certainty
     FROM pod_owners AS p
+    INNER JOIN lists AS l ON p.cluster = l.cluster
     WHERE
         (p.finished_at IS null OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR)
         AND coalesce(p.scheduled_at, p.started_at, $since) < $until

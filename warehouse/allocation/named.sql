@@ -13,7 +13,8 @@ SELECT
     l.uid,
     l.life_start,
     CASE
-        WHEN l.ended THEN l.life_end
+        WHEN l.ended OR (l.unseen AND s.last_bucket < l.life_end + INTERVAL 5 MINUTE)
+            THEN l.life_end
         ELSE greatest(l.life_end, s.last_bucket + INTERVAL 5 MINUTE)
     END AS life_end,
     least(l.life_end, s.last_bucket + INTERVAL 5 MINUTE) AS until_at,
