@@ -14,7 +14,7 @@ from collectors.frame import Floats, Ints
 from collectors.inventory import derive_pod_uid
 from collectors.reader import find_meanings
 from fallow.errors import UsageError
-from fallow.input_files import open_input
+from fallow.input_files import open_text_input
 from fallow.tables import Batch
 
 SOURCE = "exposition"
@@ -81,7 +81,7 @@ def _read(path: Path, now: np.int64) -> _Values:
 
 def _read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the file in blocks that end where a line ends."""
-    with open_input(path) as file:
+    with open_text_input(path) as file:
         rest = b""
         while block := file.read(BLOCK):
             head, newline, rest = (rest + block).rpartition(b"\n")

@@ -3,10 +3,15 @@
 The open of a FIFO waits for its writer, and a device such as /dev/zero has no end.
 """
 
+import codecs
+import gzip
 import os
 import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fallow.errors import UsageError
 
@@ -49,6 +54,27 @@ def open_input(path: Path, what: str = "", most: int = MAX_IMPORT) -> BinaryIO:
         file.close()
         raise UnreadableFileError(path, what, reason, hint)
     return file
+
+
+@contextmanager
+def open_text_input(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of text as UTF-8 without a mark: UTF-16 with one and gzip are converted.
+
+    Raises:
+        UnreadableFileError: as `open_input`, or what is in it is broken.
+    """
+    with open_input(path) as file:
+        start = file.read(3)
+        file.seek(len(codecs.BOM_UTF8) if start == codecs.BOM_UTF8 else 0)
+        text: Any = file
+        if start.startswith(b"\x1f\x8b"):
+            text = gzip.GzipFile(fileobj=file)
+        elif start[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+            text = codecs.EncodedFile(file, "utf-8", "utf-16")
+        try:
+            yield text
+        except (UnicodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UnreadableFileError(path, "", str(error), "is the copy complete?") from error
 
 
 def read_input(path: Path, what: str = "", most: int = MAX_TEXT) -> bytes:

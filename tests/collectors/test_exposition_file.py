@@ -1,5 +1,7 @@
 """Prometheus text files become rows: one scrape, or many with timestamps."""
 
+import gzip
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,29 @@ def test_files_that_cannot_be_read(tmp_path: Path, now: datetime) -> None:
         import_exposition(tmp_path, "test", now, 30.0)
     with pytest.raises(UsageError, match="--interval is 0 s"):
         import_exposition(tmp_path / "none", "test", now, 0.0)
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode("utf-16"),
+        lambda text: gzip.compress(text.encode()),
+    ],
+    ids=["UTF-8 with a mark", "UTF-16", "gzip"],
+)
+def test_text_of_another_encoding_is_read(
+    tmp_path: Path, now: datetime, encode: Callable[[str], bytes]
+) -> None:
+    path = tmp_path / "m.prom"
+    path.write_bytes(encode('DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",Hostname="a"} 96\n'))
+    batches = list(import_exposition(path, "c", now, 30.0))
+    [row] = [row for b in batches if b.table == "sample" for row in b.rows.to_pylist()]
+    assert (row["device"], row["gpu_util_pct"]) == ("GPU-1", 96.0)
+
+
+def test_a_broken_archive_is_one_line(tmp_path: Path, now: datetime) -> None:
+    path = tmp_path / "m.prom"
+    path.write_bytes(gzip.compress(b"DCGM_FI_DEV_GPU_UTIL 1\n" * 99)[:-9])
+    with pytest.raises(UsageError, match="ended before"):
+        list(import_exposition(path, "c", now, 30.0))
