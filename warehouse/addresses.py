@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fallow.addresses import fold_host, is_ip, is_same_host
+from fallow.tables import VIA
 from warehouse.steps import load_step
 
 
@@ -58,7 +59,7 @@ def _find_nodes(
     cursor: duckdb.DuckDBPyConnection, cluster: str, names: Iterable[str]
 ) -> _FoundNodes:
     """Find the node of each name that one node alone has."""
-    folded = {name: fold_host(name) for name in names}
+    folded = {name: fold_host(name.partition(VIA)[0]) for name in names}
     labels = {host: host.partition(".")[0] for host in folded.values() if not is_ip(host)}
     address_nodes = dict(
         cursor.execute(
@@ -72,12 +73,18 @@ def _find_nodes(
     matches = _FoundNodes({}, {})
     for name, host in folded.items():
         if host in address_nodes:
-            matches.nodes[name] = address_nodes[host]
+            matches.nodes[name] = _rename(name, address_nodes[host])
         elif host in labels:
             others = by_label[labels[host]]
             # A node with another full name is another host: gpu1.a.example is no gpu1.b.example.
             foreign = {address_nodes[a] for a in others if not is_same_host(a, host)}
             nodes = {address_nodes[a] for a in others} - foreign
             if len(nodes) == 1:
-                [matches.nodes[name]] = [matches.alike[host]] = nodes
+                [matches.alike[host]] = nodes
+                matches.nodes[name] = _rename(name, *nodes)
     return matches
+
+
+def _rename(name: str, node: str) -> str:
+    """Return a node's name with the exporter's address that follows the other name."""
+    return node + "".join(name.partition(VIA)[1:])

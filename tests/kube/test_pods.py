@@ -346,7 +346,9 @@ def test_the_series_of_an_evicted_pod_go_on_and_its_life_does_not(uid: str, has_
     }
     lives = {("ml", "p", "u"): (NOW - timedelta(hours=3), NOW)}
     evicted = NOW - timedelta(hours=1)
-    running = {("ml", "p", uid): (created, evicted)} if has_run else {}
+    running: dict[tuple[str, ...], tuple[datetime, datetime]] = {}
+    if has_run:
+        running["ml", "p", uid] = created, evicted
     (found,) = build_pod_rows(
         KubeState(series, lives, {}, running), cluster="c", now=NOW, team_labels=()
     )
