@@ -123,15 +123,10 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
         return Gpus(name, len(registered), model, max(d.count for d in registered), "hami")
     if not device_counts:
         return _read_slices(node, dra, model)
-    replicas = next(filter(None, (_parse_integer(labels.get(label)) for label in _REPLICAS)), None)
     product, profile = model, labels.get(_PARTITION)
     if model is not None and (cut := _SUFFIX.search(model)):
         product, profile = model[: cut.start()], cut.group(2) or profile
-    gpu_limit = _find_gpu_limit(labels, device_counts) if profile is None else None
-    if gpu_limit is not None and _count_gpus(device_counts, replicas or 1) > gpu_limit:
-        # The label of the replicas is that of another configuration, or is not there.
-        replicas = math.ceil(sum(device_counts.values()) / gpu_limit)
-    replicas = _find_instance_replicas(labels, device_counts) or replicas
+    replicas = _find_replicas(labels, device_counts, profile)
     sharing = _find_sharing(labels, model, replicas, device_counts, profile)
     count = _count_physical(device_counts, labels, replicas or 1, profile, product)
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
@@ -146,6 +141,22 @@ def read_node_gpus(node: Node, dra: Dra) -> Gpus:
         if slice_devices:
             allocatable = min(count, _count_gpus(select_gpus(slice_devices), replicas or 1))
     return Gpus(main.name, count, product, replicas_sharing, sharing, allocatable)
+
+
+def _find_replicas(
+    labels: Mapping[str, str], device_counts: Mapping[GpuResource, Fraction], profile: str | None
+) -> int | None:
+    """Return into how many shares the plugin divides each device; None = nothing tells it."""
+    named = (r.name for r in device_counts if r.form == "mig" and r.name.endswith(SHARED_SUFFIX))
+    keys = (f"{name.removesuffix(SHARED_SUFFIX)}.replicas" for name in named)
+    replicas = next(
+        filter(None, (_parse_integer(labels.get(label)) for label in (*keys, *_REPLICAS))), None
+    )
+    gpu_limit = _find_gpu_limit(labels, device_counts) if profile is None else None
+    if gpu_limit is not None and _count_gpus(device_counts, replicas or 1) > gpu_limit:
+        # The label of the replicas is that of another configuration, or is not there.
+        return math.ceil(sum(device_counts.values()) / gpu_limit)
+    return replicas
 
 
 def _find_gpu_limit(
@@ -168,15 +179,6 @@ def _read_machines() -> dict[str, int]:
     """Return the GPUs of each type of machine on the rate card."""
     rows = read_table("collectors.prices", "rate_card.csv")
     return {row["instance_type"]: int(row["gpu_count"]) for row in rows if row["instance_type"]}
-
-
-def _find_instance_replicas(
-    labels: Mapping[str, str], device_counts: Mapping[GpuResource, Fraction]
-) -> int | None:
-    """Return into how many shares the plugin divides each MIG instance that it renames."""
-    names = (r.name for r in device_counts if r.form == "mig" and r.name.endswith(SHARED_SUFFIX))
-    counts = (labels.get(f"{name.removesuffix(SHARED_SUFFIX)}.replicas") for name in names)
-    return max(filter(None, map(_parse_integer, counts)), default=None)
 
 
 def _read_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
