@@ -9,6 +9,7 @@ stays until maintenance removes it; `hold_files` keeps maintenance from that mea
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -16,9 +17,9 @@ import msgspec
 
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
-from fallow.sqlite_file import hold_lock
+from fallow.sqlite_file import copy_together, hold_lock
 from warehouse import catalog
-from warehouse.catalog_copies import CATALOG_COPY
+from warehouse.catalog_copies import CATALOG_COPY, hold_snapshot
 from warehouse.cold_storage import locate_cold
 from warehouse.data_objects import open_lake_files
 from warehouse.failures import explain_errors
@@ -40,6 +41,29 @@ class WarehouseFile(msgspec.Struct, frozen=True):
     address: str
     sha256: str
     """Of an archived file, as it was written; the catalog has none of the lake's."""
+
+
+def copy_catalog(settings: Settings, at: datetime) -> Path:
+    """Copy the catalog as it is to a file of the home; return its path.
+
+    Put back in its place within a day, it is the warehouse of this moment: data files never change,
+    and maintenance keeps a replaced one for a day.
+
+    Raises:
+        TemporaryError: it is held for too long, the disk is full, or PostgreSQL does not answer.
+        WarehouseError: there is no warehouse.
+    """
+    source = locate_catalog_file(settings)
+    name = catalog.CATALOG_FILE if source else CATALOG_COPY
+    stem, _, suffix = name.rpartition(".")
+    target = settings.home.expanduser() / f"{stem}-before-{at:%Y%m%dT%H%M%SZ}.{suffix}"
+    if source:
+        copy_together({source: target})
+    else:
+        with hold_snapshot(settings) as (begin, copy):
+            begin()
+            copy(target)
+    return target
 
 
 @contextmanager

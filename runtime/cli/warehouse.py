@@ -10,6 +10,7 @@ from runtime.cli.query_limits import limit_query
 from runtime.operations.ledger_totals import verify_warehouse
 from warehouse import maintenance
 from warehouse.audits import format_banner
+from warehouse.backup import copy_catalog
 from warehouse.lake import Warehouse
 from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
@@ -65,11 +66,14 @@ def upgrade(
 ) -> int:
     """Bring an older Fallow's warehouse up to date: its tables whole or not, then texts of rows.
 
-    Texts that no source may write (a NUL in a name) are repaired: see the table `rejection`.
+    The catalog is copied first. Texts that no source may write (a NUL in a name) are repaired: see
+    the table `rejection`.
     """
     settings = run.settings()
     steps = Warehouse.list_upgrade_steps(settings)
     repairs: list[TextRepair] = []
+    if steps and not check:
+        run.say(f"the catalog of before is {copy_catalog(settings, run.now())}")
     if not (check and steps):
         with run.warehouse(settings, write=not check) as warehouse:
             repairs = repair_texts(warehouse, changes=not check)

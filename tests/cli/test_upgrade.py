@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -117,6 +119,15 @@ def test_a_home_of_before_is_listed_upgraded_and_refused_by_the_code_of_before(
 
     assert fallow("warehouse", "upgrade", "--home", settings.home).code == 0
     assert fallow("warehouse", "upgrade", "--check", "--home", settings.home).code == 0
+    [copy] = settings.home.glob("catalog-before-*.sqlite")
+    with TemporaryDirectory() as folder:  # the home of before, as one puts it back
+        back = Path(folder) / "home"
+        shutil.copytree(settings.home, back)
+        shutil.copyfile(copy, back / "catalog.sqlite")
+        for rest in back.glob("catalog.sqlite-*"):
+            rest.unlink()
+        older = fallow("warehouse", "upgrade", "--check", "-o", "json", "--home", back)
+        assert json.loads(older.out)["upgrade"] == json.loads(shown.out)["upgrade"]
     with Warehouse.open(settings) as warehouse:
         assert warehouse.query("SELECT kind FROM action")["kind"].to_pylist() == ["notified"]
 
