@@ -251,7 +251,6 @@ def clear_marks(warehouse: "Warehouse", window: Window) -> None:
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
     with warehouse.transaction() as cursor:
         cursor.execute(
-            "DELETE FROM unposted WHERE bucket > $start - INTERVAL 1 HOUR AND bucket < $end"
-            f" AND {_IS_TAKEN}",
-            {"start": start, "end": end},
+            f"DELETE FROM unposted WHERE bucket > $before AND bucket < $end AND {_IS_TAKEN}",
+            {"before": start - HOUR + MARK_OFFSET, "end": end},
         )

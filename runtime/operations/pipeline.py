@@ -4,7 +4,8 @@ Every stage is `(tables, window) -> keyed rows`: a second run changes nothing.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analyzers.reliability import lost_work
-from fallow.errors import UnreadableDaysError
+from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector
@@ -94,6 +95,7 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
         store_rates(warehouse, batch)
 
 
+HOUR = timedelta(hours=1)
 LEDGER_LOOKBACK = timedelta(hours=3)
 """Hours that are accounted again: rows within `signals.CONTEXT` after them may change them."""
 
@@ -105,25 +107,65 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     came late, after an outage or from a backfill) or whose work was lost.
     Hours that need archived days stay marked while the store of these days is away. Hours that have
     not begun have no rows in the ledger, also after the clock was ahead.
+
+    Raises:
+        WarehouseError: no hour can be accounted. One that cannot stays marked beside the others.
     """
     buckets = roll_up_stage(warehouse)
     withdraw_future_hours(warehouse)
     dirty.take_marks(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps
-    for part in dirty.list_marked_windows(warehouse, window):
-        with _leave_unreadable(part):
-            write_allocations(warehouse, part)
-            late = Window(part.start - lost_work.LATE, part.end)
-            rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
-            work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
+    broken: list[Window] = []
+
+    def allocate(part: Window) -> None:
+        write_allocations(warehouse, part)
+        late = Window(part.start - lost_work.LATE, part.end)
+        rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
+        work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
+
+    def post(part: Window) -> None:
+        if any(hour.start < part.end and part.start < hour.end for hour in broken):
+            raise WarehouseError("its devices could not be allocated")
+        write_ledger_stage(warehouse, part)
+        failures.extend(audit_stage(warehouse, part, marked=True))
+        dirty.clear_marks(warehouse, part)
+
     # Lost work is known only after its loss: hours that were written before are written again.
-    for part in dirty.list_marked_windows(warehouse, window):
-        with _leave_unreadable(part):
-            write_ledger_stage(warehouse, part)
-            failures += audit_stage(warehouse, part, marked=True)
-            dirty.clear_marks(warehouse, part)
+    for step in (allocate, post):
+        broken += _run_parts(step, dirty.list_marked_windows(warehouse, window))
     return buckets, failures
+
+
+def _run_parts(step: Callable[[Window], None], parts: Iterable[Window]) -> list[Window]:
+    """Run a step over windows; of one that fails, the hours that do not fail. Return the others.
+
+    Hours that fail stay marked: no figure counts them, and the next pass tries them again.
+
+    Raises:
+        WarehouseError: no hour could be done, so that it is no fault of an hour.
+    """
+    waiting, broken = deque(parts), list[Window]()
+    is_any_done, first = not waiting, None
+    while waiting:
+        part = waiting.popleft()
+        try:
+            with _leave_unreadable(part):
+                step(part)
+            is_any_done = True
+        except WarehouseError as error:
+            first = first or error
+            whole = part.whole(HOUR)
+            hours = whole.chunks(HOUR)
+            if len(hours) > 1:
+                middle = hours[len(hours) // 2].start
+                waiting.extendleft([Window(middle, whole.end), Window(whole.start, middle)])
+                continue
+            log.exception("an hour cannot be accounted", extra={"start": part.start})
+            broken.append(part)
+    if first is not None and not is_any_done:
+        raise first
+    return broken
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fallow.errors import WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -166,3 +167,39 @@ def test_many_stretches_are_counted() -> None:
     text = format_unaccounted(hours)
     assert text.startswith("7 hours not accounted yet: 2026-11-20 08:00 to 2026-11-20 09:00, ")
     assert "and 2 more stretches (UTC)" in text
+
+
+@pytest.mark.parametrize("stage", ["write_allocations", "write_ledger_stage"])
+def test_an_hour_that_cannot_be_accounted_waits_and_the_others_do_not(
+    fallow: Fallow,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+) -> None:
+    settings, broken = read_settings(home), START.replace(tzinfo=UTC) + timedelta(hours=2)
+    write = getattr(pipeline, stage)
+
+    def fail(warehouse: Warehouse, part: Window) -> None:
+        if part.start <= broken < part.end:
+            raise WarehouseError("a data file is damaged")
+        write(warehouse, part)
+
+    monkeypatch.setattr(pipeline, stage, fail)
+    account(settings, MORE_MINUTES + 1)
+    _, checks = verify(fallow, home)
+    assert "1 hour not accounted yet: 2026-11-20 10:00" in checks["hours"]["detail"]
+    assert checks["audit ledger_capacity"]["status"] == "ok"
+    monkeypatch.setattr(pipeline, stage, write)
+    account(settings, MORE_MINUTES + 2)
+    assert "hours" not in verify(fallow, home)[1]
+
+
+def test_a_fault_of_every_hour_is_no_fault_of_an_hour(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise WarehouseError("the disk refuses to read or write")
+
+    monkeypatch.setattr(pipeline, "write_ledger_stage", fail)
+    with pytest.raises(WarehouseError, match="the disk refuses"):
+        account(read_settings(home), MORE_MINUTES + 1)
