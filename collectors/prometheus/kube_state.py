@@ -144,8 +144,6 @@ def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
     for label_set, _ in state.series.get("kube_node_info", ()):
         node = find_own_label(label_set, "node")
         yield from ((node, node), (label_set.get("internal_ip", ""), node))
-    for label_set, _ in state.series.get("kube_node_status_addresses", ()):
-        yield label_set.get("address", ""), find_own_label(label_set, "node")
     for label_set, _ in state.series.get("kube_pod_info", ()):
         if is_exporter(find_own_label(label_set, "pod")):
             yield label_set.get("pod_ip", ""), find_own_label(label_set, "node")

@@ -36,9 +36,8 @@ from runtime.experiments.demo_plants import (
 )
 from runtime.experiments.demo_process import load_demo_settings, open_second_process
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S, PolledInventory, open_fleet_store
-from runtime.experiments.demo_small_clusters import (
-    LEAST_S as LEAST_CLUSTERS_S,
-)
+from runtime.experiments.demo_small_clusters import CLUSTERS as SMALL_CLUSTERS
+from runtime.experiments.demo_small_clusters import LEAST_S as LEAST_CLUSTERS_S
 from runtime.experiments.demo_small_clusters import describe_small_clusters
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline, plans
@@ -118,7 +117,9 @@ def _run_path(  # noqa: PLR0917  (one caller)
         ThreadPoolExecutor(1, thread_name_prefix="beside") as pool,
     ):
         others = second.simulate_small_clusters(window.end, seed) if second and has_small else None
-        pipeline.price(warehouse, read_configured_rates(settings, window.end))
+        for cluster in (settings.cluster, *(SMALL_CLUSTERS if has_small else ())):
+            priced = settings.model_copy(update={"cluster": cluster})
+            pipeline.price(warehouse, read_configured_rates(priced, window.end))
         with open_world_log(settings.home, gpus, window, seed) as log:
             truth, scripts, world = run_fleet(
                 warehouse, gpus, window, seed, progress, policies=rules, log=log, others=others

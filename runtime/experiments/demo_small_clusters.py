@@ -42,6 +42,7 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 STEP_S = 7 * DAY_S
 SEEDS = 1_000_003
 """From the seed of a cluster to that of the next one."""
+CLUSTERS = ("demo-west", "demo-east")
 XIDS = (
     ("demo-west", "t4-1", 26, 4.0, 13),
     ("demo-west", "t4-1", 26, 10.0, 31),

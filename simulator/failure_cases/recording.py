@@ -299,6 +299,14 @@ class CasePlayer:
         elif pod.failed is not None:
             _, status["reason"], status["message"] = pod.failed
             status["phase"] = "Failed"
+            status["conditions"] = [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "TerminationByKubelet",
+                    "lastTransitionTime": format_time(pod.end_s + ahead),
+                }
+            ]
         elif pod.last is not None:
             begun_s = pod.last_s - pod.last_ran_s
             ended = _describe_exit(pod.last, begun_s + ahead, pod.last_s + ahead)

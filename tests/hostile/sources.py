@@ -245,8 +245,9 @@ def scrape(kind: str) -> Callable[[Path, Sequence[Item]], Iterator[Batch]]:
         async def respond(*_: Any, **__: Any) -> Fetch:
             return Fetch(OK, "OK", body)
 
+        target = f"{'ml/*=' * (kind == 'trainers')}http://stub:9400/metrics"
         settings = ExporterSettings.model_validate(
-            {kind: ["http://stub:9400/metrics"], "sample_limit": 0, "label_limit": 0,
+            {kind: [target], "sample_limit": 0, "label_limit": 0,
              "label_value_length_limit": 0}
         )  # fmt: skip
         with pytest.MonkeyPatch.context() as patch:

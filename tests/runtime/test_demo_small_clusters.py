@@ -39,7 +39,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     with replace_demo_home(home, build_settings(home, WINDOW)):
         settings = load_demo_settings(home)
         with Warehouse.open(settings, write=True, clock=lambda: END) as opened:
-            pipeline.price(opened, read_configured_rates(settings, END))
+            for cluster in small.CLUSTERS:
+                priced = settings.model_copy(update={"cluster": cluster})
+                pipeline.price(opened, read_configured_rates(priced, END))
             pipeline.ingest(opened, small.simulate_small_clusters(END, 1))
             _, failures = pipeline.account(opened, WINDOW)
             assert failures == []
