@@ -102,6 +102,12 @@ def run_demo(
         return _run_path(settings, gpus, window, seed, progress, rules)
 
 
+def _store_prices(warehouse: Warehouse, settings: Settings, at: datetime) -> None:
+    for cluster in (settings.cluster, *SMALL_CLUSTERS):
+        priced = settings.model_copy(update={"cluster": cluster})
+        pipeline.price(warehouse, read_configured_rates(priced, at))
+
+
 def _run_path(  # noqa: PLR0917  (one caller)
     settings: Settings,
     gpus: int,
@@ -117,9 +123,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
         ThreadPoolExecutor(1, thread_name_prefix="beside") as pool,
     ):
         others = second.simulate_small_clusters(window.end, seed) if second and has_small else None
-        for cluster in (settings.cluster, *(SMALL_CLUSTERS if has_small else ())):
-            priced = settings.model_copy(update={"cluster": cluster})
-            pipeline.price(warehouse, read_configured_rates(priced, window.end))
+        _store_prices(warehouse, settings, window.end)
         with open_world_log(settings.home, gpus, window, seed) as log:
             truth, scripts, world = run_fleet(
                 warehouse, gpus, window, seed, progress, policies=rules, log=log, others=others
