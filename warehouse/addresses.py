@@ -2,89 +2,102 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fallow.addresses import fold_host, is_ip, is_same_host
-from fallow.tables import VIA
+from fallow.tables import VIA, get_schema
 from warehouse.steps import load_step
 
-
-class HostName(NamedTuple):
-    """A name of a node that no inventory has: the short form of one that it has, or the full."""
-
-    cluster: str
-    address: str
-    node: str
+KEPT = timedelta(minutes=1)
+"""How long the node of a host name is not read again: each scrape has the same names."""
 
 
-def resolve_nodes(
-    cursor: duckdb.DuckDBPyConnection, rows: pa.Table
-) -> tuple[pa.Table, list[HostName]]:
-    """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
+class HostNames:
+    """The nodes of the host names in a warehouse's batches. An IP address is read each time."""
 
-    A full name is resolved by the short one, and the other way round, where one node alone has it;
-    such names are returned too. What the inventory does not know stays: its devices must not be
-    attributed to another node.
-    """
-    place = rows.schema.get_field_index("node")
-    coded = rows.column(place).combine_chunks().dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    alike: list[HostName] = []
-    # An address is unique only within its cluster. A batch has the rows of one cluster; otherwise
-    # each row names its own.
-    for cluster in pc.unique(rows.column("cluster")).to_pylist() if names else ():
-        matches = _find_nodes(cursor, cluster, names)
-        alike += [HostName(cluster, *pair) for pair in matches.alike.items()]
-        if all(name == node for name, node in matches.nodes.items()):
-            continue
-        resolved = pa.array([matches.nodes.get(name, name) for name in names], pa.string())
-        mine = pc.equal(rows.column("cluster"), cluster)
-        column = pc.if_else(mine, resolved.take(coded.indices), rows.column(place))
-        rows = rows.set_column(place, rows.schema.field(place), column)
-    return rows, alike
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock, self._since = clock, clock()
+        self._nodes: dict[tuple[str, str], str] = {}
+        self._learned: dict[tuple[str, str], str] = {}
 
+    def forget(self) -> None:
+        """Read all names again: the inventory's addresses have changed."""
+        self._nodes.clear()
 
-class _FoundNodes(NamedTuple):
-    nodes: dict[str, str]
-    alike: dict[str, str]
-    """Folded names that are known by their short or full form alone."""
+    def resolve(self, cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
+        """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
 
+        A full name is resolved by the short one, and the other way round, where one node alone has
+        it. What the inventory does not know stays: its devices must not be attributed to another
+        node.
+        """
+        now = self._clock()
+        if not timedelta(0) <= now - self._since < KEPT:
+            self.forget()
+            self._since = now
+        place = rows.schema.get_field_index("node")
+        coded = rows.column(place).combine_chunks().dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        # An address is unique only within its cluster. A batch has the rows of one cluster;
+        # otherwise each row names its own.
+        for cluster in pc.unique(rows.column("cluster")).to_pylist() if names else ():
+            nodes = self._find(cursor, cluster, names)
+            if nodes == names:
+                continue
+            resolved = pa.array(nodes, pa.string()).take(coded.indices)
+            mine = pc.equal(rows.column("cluster"), cluster)
+            column = pc.if_else(mine, resolved, rows.column(place))
+            rows = rows.set_column(place, rows.schema.field(place), column)
+        return rows
 
-def _find_nodes(
-    cursor: duckdb.DuckDBPyConnection, cluster: str, names: Iterable[str]
-) -> _FoundNodes:
-    """Find the node of each name that one node alone has."""
-    folded = {name: fold_host(name.partition(VIA)[0]) for name in names}
-    labels = {host: host.partition(".")[0] for host in folded.values() if not is_ip(host)}
-    address_nodes = dict(
-        cursor.execute(
-            load_step("inventory/host_nodes"),
-            {"cluster": cluster, "hosts": [*folded.values()], "labels": [*labels.values()]},
-        ).fetchall()
-    )
-    by_label: dict[str, list[str]] = defaultdict(list)
-    for address in itertools.filterfalse(is_ip, address_nodes):
-        by_label[address.partition(".")[0]].append(address)
-    matches = _FoundNodes({}, {})
-    for name, host in folded.items():
-        if host in address_nodes:
-            matches.nodes[name] = _rename(name, address_nodes[host])
-        elif host in labels:
+    def take_learned(self) -> pa.Table:
+        """Return rows of `address`: names that were resolved by their short or full form alone."""
+        at = self._clock().astimezone(UTC).replace(tzinfo=None)
+        rows = [
+            {"cluster": cluster, "address": host, "node": node, "last_seen": at}
+            for (cluster, host), node in self._learned.items()
+        ]
+        self._learned.clear()
+        return pa.Table.from_pylist(rows, get_schema("address"))
+
+    def _find(self, cursor: duckdb.DuckDBPyConnection, cluster: str, names: list[str]) -> list[str]:
+        """Return the node of each name; of one that no node alone has, the name."""
+        hosts = {name: fold_host(name.partition(VIA)[0]) for name in names}
+        unread = {host for host in hosts.values() if (cluster, host) not in self._nodes}
+        found = self._read(cursor, cluster, unread) if unread else {}
+        self._nodes |= {(cluster, host): found.get(host, "") for host in unread if not is_ip(host)}
+        return [
+            node + "".join(name.partition(VIA)[1:])
+            if (node := found.get(host) or self._nodes.get((cluster, host)))
+            else name
+            for name, host in hosts.items()
+        ]
+
+    def _read(
+        self, cursor: duckdb.DuckDBPyConnection, cluster: str, hosts: Iterable[str]
+    ) -> dict[str, str]:
+        labels = {host: host.partition(".")[0] for host in hosts if not is_ip(host)}
+        found = dict(
+            cursor.execute(
+                load_step("inventory/host_nodes"),
+                {"cluster": cluster, "hosts": [*hosts], "labels": [*labels.values()]},
+            ).fetchall()
+        )
+        by_label: dict[str, list[str]] = defaultdict(list)
+        for address in itertools.filterfalse(is_ip, found):
+            by_label[address.partition(".")[0]].append(address)
+        alike = {}
+        for host in labels.keys() - found.keys():
             others = by_label[labels[host]]
             # A node with another full name is another host: gpu1.a.example is no gpu1.b.example.
-            foreign = {address_nodes[a] for a in others if not is_same_host(a, host)}
-            nodes = {address_nodes[a] for a in others} - foreign
+            foreign = {found[a] for a in others if not is_same_host(a, host)}
+            nodes = {found[a] for a in others} - foreign
             if len(nodes) == 1:
-                [matches.alike[host]] = nodes
-                matches.nodes[name] = _rename(name, *nodes)
-    return matches
-
-
-def _rename(name: str, node: str) -> str:
-    """Return a node's name with the exporter's address that follows the other name."""
-    return node + "".join(name.partition(VIA)[1:])
+                [alike[host]] = nodes
+        self._learned |= {(cluster, host): node for host, node in alike.items()}
+        return found | alike

@@ -25,7 +25,6 @@ from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
-from warehouse.addresses import resolve_nodes
 from warehouse.dirty import EARLIEST, mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
@@ -147,18 +146,12 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
             # Read which node an address belongs to before the rows with the address are written.
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
-                    sent, hosts = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
-                    seen = warehouse.clock().astimezone(UTC).replace(tzinfo=None)
-                    learned = [{**host._asdict(), "last_seen": seen} for host in hosts]
-                    schema = tables.get_schema("address")
-                    _put_rows(
-                        cursor,
-                        files,
-                        warehouse.latest,
-                        "address",
-                        pa.Table.from_pylist(learned, schema),
-                    )
+                    sent = warehouse.hosts.resolve(cursor, sent)  # noqa: PLW2901  (the same rows)
+                    learned = warehouse.hosts.take_learned()
+                    _put_rows(cursor, files, warehouse.latest, "address", learned)
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
+                if table == "address":
+                    warehouse.hosts.forget()
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
                 new = _put_rows(cursor, files, warehouse.latest, table, rows)

@@ -34,6 +34,7 @@ from fallow.private_files import narrow_home
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, sql_access, statements, totals
+from warehouse.addresses import HostNames
 from warehouse.cold_reach import find_place
 from warehouse.data_files import DataFiles, LakeFiles
 from warehouse.data_objects import open_lake_files
@@ -89,6 +90,7 @@ class Warehouse:
         self.dirty: Marks = frozenset()
         self.late = LateDevices()
         self.latest = LatestTimes(place)
+        self.hosts = HostNames(clock)
         self._small = SmallEngine(settings, place)
         self._change = threading.RLock()
         self._commits = 0

@@ -29,7 +29,6 @@ from fallow.rejections import Rejection, build_batch
 from fallow.tables import VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
-from warehouse.addresses import resolve_nodes
 from warehouse.late_devices import MOST_DEVICES
 from warehouse.owner_buckets import RolledSamples, reduce_samples
 from warehouse.owner_hours import reduce_hours
@@ -275,7 +274,7 @@ def _refresh_buckets(
         if devices.num_rows:
             changed = widen_to_lifetimes(cursor, devices, *changed)
             # Telemetry may arrive before the inventory that has the node of an address.
-            ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices)[0])
+            ingest.upsert_rows(cursor, "device", warehouse.hosts.resolve(cursor, devices))
         if rolled.rejections is not None:
             ingest.upsert_rows(cursor, "rejection", rolled.rejections)
         dirty.clear_buckets(cursor, **where)

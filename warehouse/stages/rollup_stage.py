@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from fallow.settings import Settings
 from warehouse import dirty, ingest, tiers
-from warehouse.addresses import resolve_nodes
 from warehouse.owner_hours import reduce_hours
 from warehouse.rollup import (
     BUCKET,
@@ -172,7 +171,7 @@ def commit_rollup(
                 )
         register_files(cursor, [file for output in outputs for file in output.files])
         late = cursor.execute(load_step("stages/late_samples"), {"snapshot": snapshot}).fetchall()
-        _merge_devices(cursor, [output.devices for output in outputs])
+        _merge_devices(warehouse, cursor, [output.devices for output in outputs])
         for output in outputs:
             if output.rejections is not None:
                 ingest.upsert_rows(cursor, "rejection", output.rejections)
@@ -181,7 +180,9 @@ def commit_rollup(
             dirty.mark_hours(cursor, start - HOUR, end)
 
 
-def _merge_devices(cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Table]) -> None:
+def _merge_devices(
+    warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Table]
+) -> None:
     """Store the devices of slices, and mark the hours that their lifetimes now have."""
     waiting: list[pa.Table] = []
     for n, rows in enumerate(tables, start=1):
@@ -196,7 +197,7 @@ def _merge_devices(cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Tabl
         cursor.unregister("incoming")
         for start, end in gaps:
             dirty.mark_hours(cursor, start, end)
-        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, incoming)[0])
+        ingest.upsert_rows(cursor, "device", warehouse.hosts.resolve(cursor, incoming))
 
 
 def _clear_marks(
