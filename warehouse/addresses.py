@@ -69,11 +69,13 @@ class HostNames:
         """Return the node of each name; of one that no node alone has, the name."""
         hosts = {name: fold_host(name.partition(VIA)[0]) for name in names}
         unread = {host for host in hosts.values() if (cluster, host) not in self._nodes}
-        found = self._read(cursor, cluster, unread) if unread else {}
-        self._nodes |= {(cluster, host): found.get(host, "") for host in unread if not is_ip(host)}
+        address_nodes = self._read(cursor, cluster, unread) if unread else {}
+        self._nodes |= {
+            (cluster, host): address_nodes.get(host, "") for host in unread if not is_ip(host)
+        }
         return [
             node + "".join(name.partition(VIA)[1:])
-            if (node := found.get(host) or self._nodes.get((cluster, host)))
+            if (node := address_nodes.get(host) or self._nodes.get((cluster, host)))
             else name
             for name, host in hosts.items()
         ]
@@ -82,22 +84,22 @@ class HostNames:
         self, cursor: duckdb.DuckDBPyConnection, cluster: str, hosts: Iterable[str]
     ) -> dict[str, str]:
         labels = {host: host.partition(".")[0] for host in hosts if not is_ip(host)}
-        found = dict(
+        address_nodes = dict(
             cursor.execute(
                 load_step("inventory/host_nodes"),
                 {"cluster": cluster, "hosts": [*hosts], "labels": [*labels.values()]},
             ).fetchall()
         )
         by_label: dict[str, list[str]] = defaultdict(list)
-        for address in itertools.filterfalse(is_ip, found):
+        for address in itertools.filterfalse(is_ip, address_nodes):
             by_label[address.partition(".")[0]].append(address)
         alike = {}
-        for host in labels.keys() - found.keys():
+        for host in labels.keys() - address_nodes.keys():
             others = by_label[labels[host]]
             # A node with another full name is another host: gpu1.a.example is no gpu1.b.example.
-            foreign = {found[a] for a in others if not is_same_host(a, host)}
-            nodes = {found[a] for a in others} - foreign
+            foreign = {address_nodes[a] for a in others if not is_same_host(a, host)}
+            nodes = {address_nodes[a] for a in others} - foreign
             if len(nodes) == 1:
                 [alike[host]] = nodes
         self._learned |= {(cluster, host): node for host, node in alike.items()}
-        return found | alike
+        return address_nodes | alike
