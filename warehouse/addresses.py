@@ -13,7 +13,7 @@ from fallow.addresses import fold_host, is_ip, is_same_host
 from fallow.tables import VIA, get_schema
 from warehouse.steps import load_step
 
-KEPT = timedelta(minutes=1)
+HOST_PERIOD = timedelta(minutes=1)
 """How long the node of a host name is not read again: each scrape has the same names."""
 
 
@@ -37,7 +37,7 @@ class HostNames:
         node.
         """
         now = self._clock()
-        if not timedelta(0) <= now - self._since < KEPT:
+        if not timedelta(0) <= now - self._since < HOST_PERIOD:
             self.forget()
             self._since = now
         place = rows.schema.get_field_index("node")
