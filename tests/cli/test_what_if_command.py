@@ -117,6 +117,25 @@ def test_a_quota_makes_a_team_wait_for_itself(fallow: Fallow, home: Path) -> Non
     assert vision["wait_p95_after_s"] > vision["wait_p95_s"]
 
 
+def test_a_quota_holds_from_the_first_second_on(fallow: Fallow, tmp_path: Path) -> None:
+    """a, b 0-4 and c 1-2; with a quota of one GPU b begins at 4 and c at 8: waits 0, 4, 7 h.
+
+    `held` ran when the window began and goes on: it takes the GPU of `bio` until 2.
+    """
+    pods = [
+        build_pod("a", 0, 0, 4), build_pod("b", 0, 0, 4), build_pod("c", 1, 1, 2),
+        build_pod("held", -1, -1, 2, team="bio"), build_pod("next", 0, 0, 1, team="bio"),
+    ]  # fmt: skip
+    settings = load(environ={}, flags={"home": tmp_path}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest(build_batches("pod", pods))
+        warehouse.ingest(build_batches("node", [build_node("n0", gpu_count=5, gpu_allocatable=5)]))
+    answer = ask(fallow, tmp_path, "--quota", "vision=1", "--quota", "bio=1")
+    bio, vision = answer["what-if"]
+    assert (vision["wait_p50_s"], vision["wait_p50_after_s"]) == (0, 4 * 3600)
+    assert (bio["wait_p50_s"], bio["wait_p50_after_s"]) == (0, 2 * 3600)
+
+
 def test_evicted_work_is_one_job_that_waited_once_and_runs_as_long_as_its_last_attempt() -> None:
     # low-0 runs 0-1 and is evicted by high (1-3); low-1 does its work again, 3-7.
     views = Memory()

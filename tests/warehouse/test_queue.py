@@ -335,6 +335,17 @@ def test_a_loss_that_is_not_known_is_never_the_cheapest(fleet: QueueFleet) -> No
     assert (both.state, both.lost.gpu_hours, both.gpus) == ("holds", None, 16)
 
 
+def test_a_holder_without_current_pods_loses_an_unknown_amount(fleet: QueueFleet) -> None:
+    """Of 16 GPUs held for 30 h, half by a pod that is not listed: 480 GPU-h, of which 240 show."""
+    fleet.node("n1")
+    fleet.node("n2")
+    fleet.runs("wide", eight("n1"), hours=30)
+    fleet.runs("wide", eight("n2"), hours=30, last_seen=THEN - HOUR)
+    wait_for(fleet)
+    way = fleet.way("preempt")
+    assert ([key[3] for key in way.workloads], way.lost.gpu_hours) == (["wide"], None)
+
+
 def _read_all(fleet: QueueFleet) -> list[Any]:
     from warehouse.queue.reading import QueueReader  # noqa: PLC0415
 

@@ -154,10 +154,19 @@ class Holders:
             max(numbers) if numbers and len(numbers) == len(priorities) else None,
             next((pod.queue for pod in pods if pod.queue), None),
             resources,
-            _estimate_loss(
-                key[2], pods, self._at, self._checkpoints.get(key), self._lost_before.get(key)
-            ),
+            self._estimate_loss(key, [name for _, _, name, usable in devices if usable], pods),
             _find_protection(pods, self._now),
+        )
+
+    def _estimate_loss(
+        self, key: WorkloadKey, devices: Sequence[str], pods: Sequence[PodRecord]
+    ) -> WorkAtRisk:
+        weight = sum(self._weights.get((key[0], name), 1.0) for name in devices)
+        requested = sum(pod.gpus for pod in pods)
+        if not pods or requested < weight - _ALMOST:
+            return WorkAtRisk(None, f"its pods account for {requested:g} of its {weight:g} GPUs")
+        return _estimate_loss(
+            key[2], pods, self._at, self._checkpoints.get(key), self._lost_before.get(key)
         )
 
     def _judge_activity(

@@ -2,8 +2,9 @@
 WITH rows_of AS (
     SELECT
         *,
+        -- an intent's `policy` is its whole text
         coalesce(
-            document ->> '$.policy', document ->> '$.action.decision.policy'
+            document ->> '$.action.decision.policy', document ->> '$.policy'
         ) AS policy,
         CASE
             WHEN kind IN ('seen', 'notified', 'snapshot') THEN about

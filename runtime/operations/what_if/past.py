@@ -218,7 +218,8 @@ def _find_attempts(
 
 
 def _is_running_at(pod: PastPod, start_s: float) -> bool:
-    return pod.placed_s is not None and pod.placed_s <= start_s
+    # What begins with the window is replayed: a setting may let it wait.
+    return pod.placed_s is not None and pod.placed_s < start_s
 
 
 def _find_gang(pod: PastPod, scheduler: SchedulerKind) -> tuple[str, ...] | None:

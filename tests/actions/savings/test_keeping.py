@@ -264,7 +264,11 @@ def test_each_case_is_one_row_from_finding_to_saving(
     lake.close()
     ran = fallow("saved", "--cases", "-o", "json", "--home", settings.home, "--cluster", "c")
     assert ran.code == 0, ran.err
-    rows = {r["finding"]: r for r in json.loads(ran.out)["cases"]}
+    cases = json.loads(ran.out)["cases"]
+    rows = {r["finding"]: r for r in cases}
+    assert sorted((r["finding"], r["policy"]) for r in cases) == [
+        ("f-back", "idle"), ("f-nb", "idle"), ("f-new", None)
+    ], "notified and acted upon are one row, under the policy's name"  # fmt: skip
     assert {f: r["state"] for f, r in rows.items()} == {
         "f-nb": "done",
         "f-back": "done",
