@@ -23,6 +23,8 @@ log = logging.getLogger("fallow.inventory")
 BATCH_ROWS = 5000
 FAULTS = "faults"
 """In a row, beside its columns: what could not be read of its object."""
+DOUBTS = "doubts"
+"""In a row, beside its columns: (field, reason) of what is odd or not understood of its object."""
 _MARKED = {"pod": "annotations", "node": "labels"}
 """Columns whose documents have the mark of an unreadable object."""
 _UNSTORABLE = (ValueError, TypeError, OverflowError)
@@ -63,6 +65,11 @@ def _build_batch(
         sound = [row for row in rows if all(row.get(key) is not None for key in keys)]
         batch = Batch(table, pa.Table.from_pylist(sound, schema=get_schema(table)))
     rejections += [describe_rejection(table, row, row[FAULTS]) for row in rows if row.get(FAULTS)]
+    rejections += [
+        describe_rejection(table, row, reason, field)
+        for row in rows
+        for field, reason in row.get(DOUBTS, ())
+    ]
     return batch
 
 
@@ -118,14 +125,16 @@ def build_each(
             yield from rows
 
 
-def describe_rejection(table: str, row: Mapping[str, Any], reason: str) -> Rejection:
-    """Return what is known of an unreadable object from its row."""
+def describe_rejection(
+    table: str, row: Mapping[str, Any], reason: str, field: str = ""
+) -> Rejection:
+    """Return what is known of an object from its row; without a field it is unreadable."""
     name = row.get("pod") or row.get("name") or row.get("node") or ""
     places = ("uid", "node", "workload_kind", "workload")
     uid, node, kind, workload = (str(row.get(place) or "") for place in places)
     namespace = str(row.get("namespace") or "")
     return Rejection(
-        table, namespace, str(name), "", reason, uid, node, workload_kind=kind, workload=workload
+        table, namespace, str(name), field, reason, uid, node, workload_kind=kind, workload=workload
     )
 
 

@@ -6,13 +6,9 @@ of the inventory: a MIG instance counts as its share of the compute slices, a ti
 its part of a GPU.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import cache
 from typing import Any
-
-import msgspec
 
 from actions.cluster.objects import (
     Object,
@@ -25,11 +21,19 @@ from actions.cluster.objects import (
     name,
 )
 from fallow.errors import RefusedError
-from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, find_gpu_resource
-from fallow.kube.pod_requests import Amounts, reserve
+from fallow.kube.dra_devices import (
+    DeviceKey,
+    SliceDevice,
+    read_gpu_drivers,
+    read_key,
+    read_slices,
+)
+from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource, select_gpus
+from fallow.kube.gpu_shares import WHOLE, find_share
+from fallow.kube.node_gpus import find_replicas
+from fallow.kube.pod_requests import Amounts, read_amounts, reserve
 from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader, Right
-from fallow.resources import read_table
 
 CLAIMS = Right("resource.k8s.io", "resourceclaims", ("list",))
 OPTIONAL_RIGHTS = (
@@ -40,25 +44,8 @@ OPTIONAL_RIGHTS = (
 known only by its driver and its name."""
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of the claim that the scheduler created for an extended resource `nvidia.com/gpu`."""
-SHARING = {
-    "nvidia.com/gpu.sharing-strategy": "nvidia.com/gpu.replicas",
-    "cloud.google.com/gke-gpu-sharing-strategy": (
-        "cloud.google.com/gke-max-shared-clients-per-gpu"
-    ),
-}
-"""Labels of nodes that time-share their GPUs, and the labels that give the number of replicas."""
 KAI_FRACTION, KAI_MEMORY, KAI_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
-_MIG = re.compile(r"(?:^|-)mig-(?P<slices>\d+)g")
-_WHOLE = Fraction(1)
 _GROUP = "resource.k8s.io"
-
-
-class GpuDevice(msgspec.Struct, frozen=True):
-    """A device of a ResourceSlice: whether it is a GPU, its share of one GPU, and its capacity."""
-
-    gpu: bool
-    share: Fraction
-    capacity: dict[str, Fraction]
 
 
 def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict[str, float]:
@@ -91,7 +78,7 @@ class _Allocations:
         self._cluster = cluster
         self._replicas: dict[str, int] = {}
         self._claims: dict[str, list[Object]] = {}
-        self._devices: dict[str, dict[tuple[str, str], GpuDevice]] = {}
+        self._devices: dict[str, dict[DeviceKey, SliceDevice | None]] = {}
 
     def of(self, pod: Object) -> Fraction:
         node = get_path(pod, "spec", "nodeName")
@@ -114,25 +101,19 @@ class _Allocations:
                 parts.append(value / 100)
         total = Fraction(0)
         for resource, count in counts.items():
-            if resource.form == "mig":
-                total += count * (resource.slices or MIG_SLICES) / MIG_SLICES
-            else:
-                total += count / self._shared_among(node)
-        return total * min(max(parts, default=_WHOLE), _WHOLE)
+            is_shared = resource.is_divided or resource.share == 1
+            total += count * resource.share / (self._shared_among(node) if is_shared else 1)
+        return total * min(max(parts, default=WHOLE), WHOLE)
 
     def _shared_among(self, node: str) -> int:
         """Return how many pods time-share one GPU of a node; 1 where the node may not be read."""
         if node not in self._replicas:
             try:
-                node_labels = get_labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
+                read = self._cluster.get(f"/api/v1/nodes/{node}") or {}
             except RefusedError:
-                node_labels = {}
-            counts = [
-                node_labels.get(count_label, "")
-                for strategy_label, count_label in SHARING.items()
-                if _is_shared(node_labels.get(strategy_label))
-            ]
-            self._replicas[node] = max((int(t) for t in counts if t.isdecimal()), default=1) or 1
+                read = {}
+            offered = select_gpus(read_amounts(get_path(read, "status", "capacity")))
+            self._replicas[node] = find_replicas(get_labels(read), offered) or 1
         return self._replicas[node]
 
     def _claimed(self, pod: Object, *, counted: bool) -> Fraction:
@@ -166,62 +147,21 @@ class _Allocations:
         """Return the share of a GPU that one allocated device is; 0 for a device that is no GPU."""
         if result.get("adminAccess"):  # admin access for monitoring: it allocates nothing
             return Fraction(0)
-        driver = str(result.get("driver") or "")
-        key = str(result.get("pool")), str(result.get("device"))
-        device = self._offered(driver).get(key)
-        if device is None:
-            device = GpuDevice(driver in read_gpu_drivers(), _compute_named_share(key[1]), {})
-        if not device.gpu:
+        key = read_key(result)
+        device = self._offered(key[0]).get(key, SliceDevice("", share=find_share(key[2])))
+        if device is None or (not device.id and key[0] not in read_gpu_drivers()):
             return Fraction(0)
-        used = result.get("consumedCapacity") or {}
-        parts = [
-            (parse_quantity(text) or Fraction(0)) / device.capacity[capacity_name]
-            for capacity_name, text in used.items()
-            if device.capacity.get(capacity_name)
-        ]
-        return device.share * min(max(parts, default=_WHOLE), _WHOLE)
+        return device.compute_share(result)
 
-    def _offered(self, driver: str) -> dict[tuple[str, str], GpuDevice]:
+    def _offered(self, driver: str) -> dict[DeviceKey, SliceDevice | None]:
         if driver not in self._devices:
             path = self._cluster.collection("ResourceSlice", _GROUP)
             try:
                 slices = self._cluster.items(path, fields=f"spec.driver={driver}") if path else ()
             except RefusedError:
                 slices = ()
-            self._devices[driver] = dict(_list_devices(slices))
+            self._devices[driver] = read_slices(s.get("spec") or {} for s in slices)
         return self._devices[driver]
-
-
-@cache
-def read_gpu_drivers() -> frozenset[str]:
-    """Return the DRA drivers whose devices are GPUs (`gpu_drivers.csv`)."""
-    return frozenset(row["driver"] for row in read_table("fallow.kube", "gpu_drivers.csv"))
-
-
-def _list_devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:
-    """Yield the devices of slices; those of a pool's newest generation come last and override."""
-    for resource_slice in sorted(
-        slices, key=lambda s: get_path(s, "spec", "pool", "generation") or 0
-    ):
-        pool = str(get_path(resource_slice, "spec", "pool", "name"))
-        for device in get_path(resource_slice, "spec", "devices") or ():
-            fields = {**device, **(device.get("basic") or {})}  # before v1 they were under `basic`
-            attributes = fields.get("attributes") or {}
-            profile = str((attributes.get("profile") or {}).get("string") or "").partition("g")[0]
-            share = Fraction(int(profile), MIG_SLICES) if profile.isdecimal() else _WHOLE
-            sizes = {
-                capacity_name: parse_quantity(amount["value"]) or Fraction(0)
-                for capacity_name, amount in (fields.get("capacity") or {}).items()
-                if "value" in amount
-            }
-            key = pool, str(device.get("name"))
-            yield key, GpuDevice("uuid" in attributes, share, sizes)
-
-
-def _compute_named_share(device: str) -> Fraction:
-    """Return the part of a GPU by the name that NVIDIA's driver gives: gpu-0-mig-1g10gb-19-0."""
-    match = _MIG.search(device)
-    return Fraction(int(match["slices"]), MIG_SLICES) if match else _WHOLE
 
 
 def _compute_kai_share(pod: Object) -> Fraction:
@@ -229,13 +169,9 @@ def _compute_kai_share(pod: Object) -> Fraction:
     if KAI_FRACTION not in notes and KAI_MEMORY not in notes:
         return Fraction(0)
     part = parse_quantity(notes[KAI_FRACTION]) if KAI_FRACTION in notes else None
-    return (_WHOLE if part is None else part) * (
-        parse_quantity(notes.get(KAI_DEVICES, "1")) or _WHOLE
+    return (WHOLE if part is None else part) * (
+        parse_quantity(notes.get(KAI_DEVICES, "1")) or WHOLE
     )
-
-
-def _is_shared(strategy: str | None) -> bool:
-    return (strategy or "").lower() in ("time-slicing", "mps", "time-sharing")
 
 
 def _sum_amounts(container: Mapping[str, Any]) -> Amounts:

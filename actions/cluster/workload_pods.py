@@ -13,7 +13,7 @@ from actions.cluster.objects import (
 )
 from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
 from fallow.action_models import Target
-from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, find_gpu_resource
+from fallow.kube.gpu_resources import COUNTED, find_gpu_resource
 from fallow.kube.owner_links import read_owner_links
 from fallow.kube.pod_requests import SIDECAR
 from fallow.kube.quantities import parse_quantity
@@ -79,6 +79,5 @@ def count_requested_gpus(pod: Object) -> float:
         for name, text in (get_path(container, "resources", "limits") or {}).items():
             resource = find_gpu_resource(name)
             if resource is not None and resource.form in COUNTED:
-                share = resource.slices / MIG_SLICES if resource.slices else 1.0
-                total += float(parse_quantity(text) or 0) * share
+                total += float((parse_quantity(text) or 0) * resource.share)
     return total

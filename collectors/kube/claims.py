@@ -15,8 +15,8 @@ from collectors.kube.devices import (
     limit_shares,
     read_hami_devices,
 )
-from collectors.kube.resources import read_hint, select_gpus
 from collectors.kube.shapes import Pod
+from fallow.kube.gpu_resources import read_hint, select_gpus
 from fallow.kube.pod_requests import Amounts
 from fallow.rejections import Rejection
 

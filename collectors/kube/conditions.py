@@ -9,7 +9,7 @@ import msgspec
 
 from collectors.kube.pods import LONGEST_MESSAGE
 from collectors.kube.shapes import CustomObject
-from collectors.kube.values import list_maps
+from fallow.kube.values import list_maps
 from fallow.redaction import redact
 
 StateName = Literal["pending", "reserved", "contradictory", "started", "inactive", "ended"]

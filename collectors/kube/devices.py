@@ -8,13 +8,13 @@ does not report how much of the device the pod may use. A DRA instance has its M
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from collectors.kube.shapes import CustomObject, Meta
-from collectors.kube.values import get_map, list_maps
 from fallow.errors import UNREADABLE_JSON
+from fallow.kube.dra_devices import SliceDevice, read_key, read_slices
+from fallow.kube.values import get_map, list_maps
 
 HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
 HAMI_REGISTERED = re.compile(r"^hami\.io/node-(.*-register|register-.*)$")
@@ -37,6 +37,8 @@ class PodDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_bytes: int | None = None
     estimated: bool = False
     """No register of the node has the device."""
+    gpus: float | None = None
+    """The pod's share of a physical GPU, where that is not the share of the device."""
 
 
 class HamiDevice(msgspec.Struct, frozen=True):
@@ -46,16 +48,6 @@ class HamiDevice(msgspec.Struct, frozen=True):
     count: int = 1
     devmem: float = 0
     type: str = ""
-
-
-class SliceDevice(msgspec.Struct, frozen=True):
-    """A device of a ResourceSlice."""
-
-    uuid: str
-    parent: str | None
-    profile: str | None
-    product: str | None
-    node: str | None
 
 
 def read_hami_register(annotations: Mapping[str, str] | None) -> list[HamiDevice]:
@@ -165,7 +157,7 @@ class Dra:
     def __init__(
         self, slices: Iterable[CustomObject] = (), claims: Iterable[CustomObject] = ()
     ) -> None:
-        self._offered = _slice_devices(slices)
+        self._offered = read_slices(s.spec for s in slices if s.spec)
         self._by_pod: dict[str, list[tuple[PodDevice, str | None]]] = {}
         for claim in claims:
             self._read(claim)
@@ -189,53 +181,18 @@ class Dra:
         for result in list_maps(devices.get("results")):
             if result.get("adminAccess"):  # an admin claim of monitoring, which holds nothing
                 continue
-            key = tuple(str(result.get(part)) for part in ("driver", "pool", "device"))
-            offered = self._offered.get(key, SliceDevice("/".join(key), None, None, None, ""))
+            key = read_key(result)
+            offered = self._offered.get(key, SliceDevice("/".join(key), node=""))
             if offered is None:
                 continue
-            share = 1.0 if len(users) == 1 else None
+            gpus = float(offered.compute_share(result)) / max(len(users), 1)
             device = PodDevice(
-                offered.uuid, share, "dra", parent=offered.parent, profile=offered.profile
+                offered.id,
+                1.0 if len(users) == 1 else None,
+                "dra",
+                parent=offered.parent,
+                profile=offered.profile,
+                gpus=gpus,
             )
             for uid in users:
                 self._by_pod.setdefault(uid, []).append((device, offered.node))
-
-
-def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[str, ...], SliceDevice | None]:
-    """Return GPUs by (driver, pool, device) of each pool's newest generation; None = no GPU."""
-    specs = [(s.spec, get_map(s.spec.get("pool"))) for s in slices if s.spec]
-    newest: dict[tuple[str, str], int] = {}
-    for spec, pool in specs:
-        key = (str(spec.get("driver")), str(pool.get("name")))
-        newest[key] = max(newest.get(key, 0), _get_generation(pool))
-    devices: dict[tuple[str, ...], SliceDevice | None] = {}
-    for spec, pool in specs:
-        key = (str(spec.get("driver")), str(pool.get("name")))
-        if _get_generation(pool) < newest[key]:
-            continue
-        for device in list_maps(spec.get("devices")):
-            uuid, node = _attribute(device, "uuid"), spec.get("nodeName")
-            devices[(*key, str(device.get("name")))] = (
-                None
-                if uuid is None
-                else SliceDevice(
-                    uuid,
-                    _attribute(device, "parentUUID"),
-                    _attribute(device, "profile"),
-                    _attribute(device, "productName"),
-                    node if isinstance(node, str) else None,
-                )
-            )
-    return devices
-
-
-def _get_generation(pool: Mapping[str, Any]) -> int:
-    generation = pool.get("generation")
-    return generation if isinstance(generation, int) else 0
-
-
-def _attribute(device: Mapping[str, Any], name: str) -> str | None:
-    """Return a text attribute; before v1 it was under `basic`."""
-    attributes = device.get("attributes") or get_map(device.get("basic")).get("attributes")
-    value = get_map(get_map(attributes).get(name)).get("string")
-    return str(value) if value else None

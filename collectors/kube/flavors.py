@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from collectors.kube.shapes import CustomObject
-from collectors.kube.values import get_map, list_maps
+from fallow.kube.values import get_map, list_maps
 
 _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 

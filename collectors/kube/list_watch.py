@@ -12,11 +12,11 @@ import msgspec
 
 from collectors.kube.readable import PageDecoder, Reject, load_object, read_object
 from collectors.kube.shapes import Node, Partial, Pod, WatchEvent
-from collectors.kube.values import get_map
 from fallow.errors import UNREADABLE_JSON, SourceError, TemporaryError
 from fallow.kube.api import ApiConnection, ApiError, LineStream
 from fallow.kube.api_objects import ApiStatus
 from fallow.kube.listing import EXPIRED, Listing
+from fallow.kube.values import get_map
 
 T = TypeVar("T", bound=Partial | Node | Pod)
 Kind = Literal["LISTING", "LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]

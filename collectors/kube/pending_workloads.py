@@ -18,7 +18,7 @@ from collectors.kube.owners import find_controller, split_api_version
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import find_queued
 from collectors.kube.shapes import CustomObject, Meta, Pod
-from collectors.kube.values import get_map, list_maps, parse_number
+from fallow.kube.values import get_map, list_maps, parse_number
 from fallow.models import UNRESOLVED
 from fallow.rejections import Rejection
 

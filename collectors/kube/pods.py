@@ -14,18 +14,18 @@ from collectors.inventory import document, mark_unreadable
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
 from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts
-from collectors.kube.nodes import SHARED_SUFFIX
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
-from collectors.kube.resources import read_hint, select_gpus, sum_limits, sum_requests
+from collectors.kube.resources import sum_limits, sum_requests
 from collectors.kube.shapes import ContainerStatus, Meta, Pod, PodSpec, PodStatus, Term
 from collectors.kube.table import parse_table
 from fallow.kube.gpu_resources import (
     COUNTED,
-    MIG_SLICES,
     MOST_DEVICES,
     GpuResource,
     find_gpu_resource,
+    read_hint,
+    select_gpus,
 )
 from fallow.kube.pod_requests import Amounts
 from fallow.kube.quantities import LARGEST_COLUMN, LONGEST, parse_milli, parse_quantity, parse_whole
@@ -276,7 +276,7 @@ def _parse_amount(annotation_map: Mapping[str, str | int], resource: str) -> Fra
 
 def build_devices_document(devices: Iterable[PodDevice]) -> str | None:
     """Return `pod.devices` as JSON; null where no source names the devices."""
-    return document(list(devices))
+    return document([msgspec.structs.replace(device, gpus=None) for device in devices])
 
 
 def _build_gpu_columns(
@@ -303,10 +303,8 @@ def _build_gpu_columns(
 
 def _count_gpus(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
     """Return the number of physical GPUs for a count of devices."""
-    if resource.form != "mig":
-        return count / replicas
-    shares = replicas if resource.name.endswith(SHARED_SUFFIX) else 1
-    return count * (resource.slices or MIG_SLICES) / MIG_SLICES / shares
+    is_part = resource.share < 1
+    return count * resource.share / (replicas if resource.is_divided or not is_part else 1)
 
 
 def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
@@ -331,19 +329,10 @@ def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
     if devices:
         return {
             "gpu_resource": f"claim/{devices[0].source}",
-            "gpu_request": _count_claimed_gpus(devices),
+            "gpu_request": sum(d.share or 1.0 if d.gpus is None else d.gpus for d in devices),
         }
     # A claim whose devices are not known may be one of GPUs.
     return {"gpu_request": None if pod.spec.resource_claims else 0.0}
-
-
-def _count_claimed_gpus(devices: Sequence[PodDevice]) -> float:
-    """Count claimed GPUs; an instance is its profile's compute slices of one."""
-    total = 0.0
-    for device in devices:
-        slices = (device.profile or "").partition("g")[0]
-        total += int(slices) / MIG_SLICES if slices.isdigit() else device.share or 1.0
-    return total
 
 
 def _describe_unscheduled(pod: Pod) -> dict[str, Any]:

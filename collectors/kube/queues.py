@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors.kube.shapes import CustomObject, Meta
 from collectors.kube.table import parse_table
-from collectors.kube.values import get_map, list_maps, parse_number
+from fallow.kube.values import get_map, list_maps, parse_number
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"

@@ -14,8 +14,8 @@ import msgspec
 from collectors.kube.queues import Queues
 from collectors.kube.shapes import CustomObject
 from collectors.kube.table import parse_table
-from collectors.kube.values import get_map, list_maps, parse_number
 from fallow.errors import UNREADABLE_JSON
+from fallow.kube.values import get_map, list_maps, parse_number
 
 UNLIMITED = -1
 """KAI's value for no limit."""

@@ -1,30 +1,7 @@
-"""Compute what a pod requests of a node, and how many GPUs that is."""
-
-from collections.abc import Mapping
-from fractions import Fraction
+"""Compute what a pod requests of a node."""
 
 from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
-from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, GpuResource, find_gpu_resource
 from fallow.kube.pod_requests import SIDECAR, Amounts, add_amounts, read_amounts, reserve
-
-
-def select_gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
-    """Return the resources among the amounts that count devices, more than zero and possible."""
-    devices = ((find_gpu_resource(name), value) for name, value in amounts.items())
-    return {
-        r: value
-        for r, value in devices
-        if r is not None and r.form in COUNTED and 0 < value <= MOST_DEVICES
-    }
-
-
-def read_hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
-    """Return the request per shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
-    for name, value in amounts.items():
-        resource = find_gpu_resource(name)
-        if resource is not None and resource.form == form and value > 0:
-            return value
-    return None
 
 
 def sum_requests(spec: PodSpec) -> Amounts:

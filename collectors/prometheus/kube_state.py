@@ -42,13 +42,13 @@ from collectors.series import is_exporter
 from fallow.kube.gpu_resources import find_gpu_resource
 from fallow.kube.owner_links import read_owner_links
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
+from fallow.resources import read_table
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
 _LETTERS = re.compile(r"[^a-z0-9]")
 _MORE_LABELS = (
     "nvidia.com/gpu.replicas",
-    "nvidia.com/gpu.count",
     "nvidia.com/gpu.sharing-strategy",
     "cloud.google.com/gke-gpu-sharing-strategy",
     "cloud.google.com/gke-max-shared-clients-per-gpu",
@@ -450,8 +450,9 @@ def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[st
 
 @cache
 def _list_known_labels() -> tuple[str, ...]:
-    label_set = [r["label"] for r in parse_table("node_labels")]
+    label_set = [r["label"] for r in read_table("fallow.kube", "node_labels.csv")]
     label_set += [
+        *(r["source"] for r in read_table("fallow.kube", "gpu_counts.csv")),
         *(r["key"] for r in parse_table("queue_labels")),
         *(j.key for j in read_owner_links()),
     ]

@@ -1,17 +1,20 @@
 """Resolve extended resources that represent GPUs (`gpu_resources.csv`)."""
 
 import re
+from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 
 import msgspec
 
+from fallow.kube.gpu_shares import WHOLE, find_share
 from fallow.resources import read_table
 
-MIG_SLICES = 7
-"""Compute slices of a whole GPU (A30 has 4: telemetry-and-waste.md#fragmentation-and-mig)."""
-
-COUNTED = {"whole", "shared", "mig"}
+COUNTED = {"whole", "shared", "mig", "part"}
 """Forms whose amount is a number of devices; the amount of the others is a part of each device."""
+
+SHARED_SUFFIX = ".shared"
+"""What the device plugin adds to the name of a resource whose devices it shares."""
 
 MOST_DEVICES = 65_536
 """Devices of one pod or node that are believed: the largest nodes have 16 GPUs, and time slicing
@@ -19,12 +22,17 @@ and HAMi offer each at most some hundred times."""
 
 
 class GpuResource(msgspec.Struct, frozen=True):
-    """An extended resource that represents GPUs; `slices` is a MIG profile's compute slices."""
+    """An extended resource that represents GPUs; `share` of a physical GPU is one device of it."""
 
     name: str
     vendor: str
     form: str
-    slices: int | None = None
+    share: Fraction = WHOLE
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the plugin offers each device several times, as the name says."""
+        return self.form == "shared" or self.name.endswith(SHARED_SUFFIX)
 
 
 @cache
@@ -38,6 +46,25 @@ def find_gpu_resource(name: str) -> GpuResource | None:
     """Return what the extended resource represents, or None where it is no GPU."""
     for pattern, vendor, form in _read_patterns():
         if match := pattern.match(name):
-            slices = match.groupdict().get("slices")
-            return GpuResource(name, vendor, form, int(slices) if slices else None)
+            share = find_share(match.groupdict().get("profile"))
+            return GpuResource(name, vendor, form, share)
+    return None
+
+
+def select_gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
+    """Return the resources among the amounts that count devices, more than zero and possible."""
+    devices = ((find_gpu_resource(name), value) for name, value in amounts.items())
+    return {
+        r: value
+        for r, value in devices
+        if r is not None and r.form in COUNTED and 0 < value <= MOST_DEVICES
+    }
+
+
+def read_hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
+    """Return the request per shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
+    for name, value in amounts.items():
+        resource = find_gpu_resource(name)
+        if resource is not None and resource.form == form and value > 0:
+            return value
     return None

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from collectors.kube.devices import Dra
-from collectors.kube.nodes import build_node_row, count_instances_per_gpu, read_node_gpus
+from collectors.kube.nodes import build_node_row, read_node_gpus
 from collectors.kube.shapes import CustomObject
+from fallow.kube.node_gpus import count_instances_per_gpu
 from tests.kube.objects import as_node, node
 
 A100 = "NVIDIA-A100-SXM4-40GB"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kube.resources import select_gpus, sum_limits, sum_requests
-from fallow.kube.gpu_resources import find_gpu_resource
+from collectors.kube.resources import sum_limits, sum_requests
+from fallow.kube.gpu_resources import find_gpu_resource, select_gpus
 from tests.kube.objects import as_pod, pod
 
 
