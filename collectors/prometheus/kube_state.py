@@ -46,6 +46,7 @@ from fallow.resources import read_table
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
+_DIVIDED = "_replicas"
 _LETTERS = re.compile(r"[^a-z0-9]")
 _MORE_LABELS = (
     "nvidia.com/gpu.replicas",
@@ -444,6 +445,9 @@ def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[st
     for label, value in label_set.items():
         if label.startswith("label_"):
             spelled = label.removeprefix("label_")
+            if spelled.endswith(_DIVIDED):  # of a resource, as `nvidia.com/mig-1g.5gb.replicas` is
+                resource = format_resource(spelled.removesuffix(_DIVIDED))
+                spelled = f"{resource}.{_DIVIDED.strip('_')}"
             labels_named[known_names.get(_LETTERS.sub("", spelled.lower()), spelled)] = value
     return labels_named
 
