@@ -79,7 +79,7 @@ def _read_device(key: DeviceKey, device: Mapping[str, Any], node: str) -> SliceD
     }
     if "uuid" not in attributes and key[0] not in read_gpu_drivers():
         return None
-    # A board's PCI address is one on its node; AMD's `parentDeviceID` may be that of a model.
+    # A GPU's PCI address is unique on its node; AMD's `parentDeviceID` may be that of a model.
     address = attributes.get("parentPciAddr")
     profile = attributes.get("profile") or attributes.get("partitionProfile")
     sizes = get_map(fields.get("capacity")).items()

@@ -1,6 +1,6 @@
 """Compute which part of a physical GPU an instance or a partition is, by the name of its profile.
 
-Whoever divides boards asks here: extended resources, DRA devices, inventory and actions.
+Whoever divides GPUs asks here: extended resources, DRA devices, inventory and actions.
 """
 
 import re
@@ -38,6 +38,6 @@ def find_share(profile: str | None) -> Fraction:
 
 @cache
 def _read_parts() -> dict[str, int]:
-    """Return how many compute partitions each of AMD's modes makes of a board."""
+    """Return how many compute partitions each of AMD's modes makes of a GPU."""
     rows = read_table("fallow.kube", "gpu_partitions.csv")
     return {row["mode"]: int(row["parts"]) for row in rows}
