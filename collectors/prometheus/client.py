@@ -62,7 +62,7 @@ class BudgetSpentError(TemporaryError):
 
 
 class UnreachableError(TemporaryError):
-    """No connection could be opened. It is reported at once: the next collection tries again."""
+    """No connection could be opened: reported at once, unless it restarts (it answered before)."""
 
 
 class RemoteAnswer(msgspec.Struct, frozen=True):
@@ -110,6 +110,7 @@ class PrometheusClient:
         self.queries = 0
         self.ahead = timedelta(0)
         """How far the server's clock was ahead of this machine's at its last answer."""
+        self._did_answer = False
         self._settings = settings
         self._sleep = sleep
         self._timeout = settings.timeout.total_seconds()
@@ -184,12 +185,21 @@ class PrometheusClient:
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.retries + 1),
             wait=_wait,
-            retry=tenacity.retry_if_exception(_may_pass),
+            retry=tenacity.retry_if_exception(self._may_pass),
             sleep=self._sleep,
             reraise=True,
         )
-        body: bytes = retrying(self._once, path, parameters)
+        try:
+            body: bytes = retrying(self._once, path, parameters)
+        except UnreachableError:
+            self._did_answer = False
+            raise
         return body
+
+    def _may_pass(self, error: BaseException) -> bool:
+        if isinstance(error, UnreachableError):
+            return self._did_answer
+        return isinstance(error, TemporaryError) and not isinstance(error, BudgetSpentError)
 
     def post_read(self, request: bytes) -> RemoteAnswer:
         """Return the answer to a remote read; it is sent once, and a refusal is no failure of ours.
@@ -261,6 +271,7 @@ class PrometheusClient:
         except (requests.exceptions.RequestException, HTTPError, OSError, ValueError) as error:
             why = explain_failure(error, self.url)
             raise TemporaryError(f"{self.url}: the answer was cut short: {why}") from error
+        self._did_answer = True
         self.ahead = _compare_clocks(answer.headers)
         return answer, body
 
@@ -380,11 +391,6 @@ def check_url(url: str) -> str:
             f"prometheus.url {url!r} is not an address", hint="http://host:9090 is an address"
         )
     return url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/")
-
-
-def _may_pass(error: BaseException) -> bool:
-    permanent = isinstance(error, BudgetSpentError | UnreachableError)
-    return isinstance(error, TemporaryError) and not permanent
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -25,6 +25,8 @@ QUESTION = timedelta(hours=12)
 last one: longer questions cost both ends less."""
 MOST_SAMPLES = 8_000_000
 """Values of one chunk of time in memory."""
+RETRIES = 8
+"""Tries of a query again, over 90 s: nothing is stored that a scan could begin from again."""
 IDLE = "idle"
 """The analyzer whose findings are reported by workload."""
 
@@ -43,8 +45,9 @@ def scan_prometheus(
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_timestamp(since, now=now), now)
     source = settings.prometheus
-    if source.chunk == PrometheusSettings().chunk:  # a site's own length is kept
-        source = source.model_copy(update={"chunk": QUESTION})
+    patient = {"retries": max(source.retries, RETRIES)}
+    is_default = source.chunk == PrometheusSettings().chunk  # a site's own length is kept
+    source = source.model_copy(update={"chunk": QUESTION, **patient} if is_default else patient)
     collector = collection.build_prometheus_collector(
         settings.model_copy(update={"prometheus": source}),
         clock=lambda: now,

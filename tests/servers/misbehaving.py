@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -32,6 +33,10 @@ class Misbehaving:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.headers: list[Mapping[str, str]] = []
         self.answering: Callable[[str, Mapping[str, str]], Answer] = self._next
+        self.end: Callable[[], None]
+        """Refuse connections from now on."""
+        self.begin: Callable[[], None]
+        """Listen again at the same address."""
 
     def _next(self, _path: str, _parameters: Mapping[str, str]) -> Answer:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -66,8 +71,18 @@ def misbehaving() -> Iterator[Misbehaving]:
         def log_message(self, *_args: object) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        server = Misbehaving(f"http://127.0.0.1:{listening.server_address[1]}")
-        threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
-        yield server
-        listening.shutdown()
+    def begin(port: int) -> None:
+        servers.append(ThreadingHTTPServer(("127.0.0.1", port), Handler))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
+
+    def end() -> None:
+        servers[-1].shutdown()
+        servers[-1].socket.close()  # `server_close` would wait for the thread that calls this
+
+    servers: list[ThreadingHTTPServer] = []
+    begin(0)
+    port = int(servers[0].server_address[1])
+    server = Misbehaving(f"http://127.0.0.1:{port}")
+    server.begin, server.end = partial(begin, port), end
+    yield server
+    end()
