@@ -5,9 +5,11 @@ cgroups are read, with all parents, since the smallest limit counts
 (docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html).
 """
 
+import ctypes
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
@@ -24,6 +26,12 @@ def read_memory_limit(root: Path = ROOT) -> int:
             if limit is not None and limit < V1_NONE:
                 limits.append(limit)
     return min(limits)
+
+
+def release_memory() -> None:
+    """Return to the system what the C library keeps of freed memory, where it can (glibc)."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def read_cpu_limit(root: Path = ROOT) -> int:
