@@ -11,6 +11,6 @@ SELECT
 FROM disruption_budget AS b
 LEFT JOIN last_lists AS l ON b.cluster = l.cluster
 WHERE
-    b.selector IS NOT null
+    b.selector <> 'null'
     AND b.last_seen >= coalesce(l.last_list, b.last_seen) - INTERVAL 1 HOUR
 ORDER BY b.cluster, b.namespace, b.name

@@ -139,8 +139,11 @@ def describe_rejection(
 
 
 def document(value: object) -> str | None:
-    """Write a value as JSON with sorted keys; an empty or absent one is null."""
-    if not value:
+    """Write a value as JSON with sorted keys; None (the source does not know it) is null.
+
+    An empty value is a document: it replaces what was stored, and null does not.
+    """
+    if value is None:
         return None
     return _encoder.encode(value).decode()
 

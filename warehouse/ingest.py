@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
+_EMPTIED = {"pod": ("team",), "node": ("region", "zone", "instance_type", "capacity_type", "pool")}
+"""Columns of text in which "" means that the newest object has no such value: it is stored as null.
+A null says that the source does not know."""
 _SUMMED = {"rejection": "count"}
 """Counts that a newer row adds to; the same row again adds nothing."""
 _MODELLED = {"node", "rate"}
@@ -371,7 +374,9 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     if not _is_distinct(rows, keys):
         source = f"({_collapse_rows(table, others, newest)})"
     newer = "true" if newest is None else f'coalesce(b."{newest}" >= t."{newest}", true)'
+    emptied = _EMPTIED.get(table, ())
     values = {name: _merge_column(name, newer) for name in others}
+    values |= {name: f"nullif({values[name]}, '')" for name in emptied}
     if summed := _SUMMED.get(table):
         sum_sql = (
             f't."{summed}" + CASE WHEN b."{newest}" > t."{newest}" THEN b."{summed}" ELSE 0 END'
@@ -380,11 +385,15 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     changed = " OR ".join(f'({value}) IS DISTINCT FROM t."{n}"' for n, value in values.items())
     updates = ", ".join(f'"{name}" = {value}' for name, value in values.items())
     on = " AND ".join([*_bound_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
+    new = ", ".join(
+        f"nullif(b.\"{n}\", '')" if n in emptied else f'b."{n}"' for n in (*keys, *others)
+    )
+    named = ", ".join(f'"{name}"' for name in (*keys, *others))
     return run_change(
         cursor,
         f'MERGE INTO "{table}" t USING {source} b ON {on}'
         f" WHEN MATCHED AND ({changed}) THEN UPDATE SET {updates}"
-        " WHEN NOT MATCHED THEN INSERT BY NAME",
+        f" WHEN NOT MATCHED THEN INSERT ({named}) VALUES ({new})",
     )
 
 

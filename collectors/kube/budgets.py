@@ -11,8 +11,8 @@ from collectors.kube.shapes import CustomObject
 def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
     """Return one row; a budget that no controller has evaluated yet allows nothing.
 
-    Without a selector a budget covers no pod and its selector is null; an empty selector covers all
-    pods, and so does one that cannot be read.
+    Without a selector a budget covers no pod and its selector is `null`; an empty selector covers
+    all pods, and so does one that cannot be read.
     """
     spec, status = item.spec or {}, item.status or {}
     selector = spec.get("selector")
@@ -26,7 +26,7 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
         if isinstance(selector, dict)
         else "{}"
         if item.metadata.unreadable or selector is not None
-        else None,
+        else "null",  # it covers no pod
         "min_available": _format_amount(spec.get("minAvailable")),
         "max_unavailable": _format_amount(spec.get("maxUnavailable")),
         "disruptions_allowed": _count(status.get("disruptionsAllowed")) or 0,

@@ -17,15 +17,25 @@ log = logging.getLogger("fallow.kube")
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 
 
-def build_node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
+_LABELLED = ("region", "zone", "instance_type", "capacity_type", "pool")
+
+
+def build_node_row(
+    node: Node, *, cluster: str, now: datetime, dra: Dra, is_whole: bool = True
+) -> dict[str, Any]:
     """Return one row of the `node` table; `first_seen` is the node's creation.
 
-    What cannot be read is null, and the row's labels have the mark of an unreadable object.
+    What cannot be read is null, and the row's labels have the mark of an unreadable object. A whole
+    object without labels or taints has none; a partial one does not tell (null). A column whose
+    label a whole object lacks is empty, which the store takes as known (`warehouse/ingest.py`).
     """
     meta = node.metadata
     faults = list(filter(None, [meta.unreadable]))
     try:
         row = _build_columns(node, cluster=cluster, now=now, dra=dra)
+        if is_whole:
+            row |= {"labels": row["labels"] or "{}", "taints": row["taints"] or "[]"}
+            row |= {column: row[column] or "" for column in _LABELLED}
     except Exception as error:
         log.exception("a node cannot be read", extra={"node": meta.name})
         faults.append(f"{type(error).__name__}: {error}")
@@ -70,7 +80,7 @@ def _build_columns(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict
         "sharing": gpus_of_node.sharing,
         "ready": None if ready is None else ready.status == "True",
         "unschedulable": bool(node.spec.unschedulable),
-        "labels": document(labels),
+        "labels": document(meta.labels),
         "taints": document(node.spec.taints),
         DOUBTS: [("gpu_count", doubt) for doubt in gpus_of_node.doubts],
     }

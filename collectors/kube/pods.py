@@ -69,7 +69,8 @@ class PodContext(msgspec.Struct, frozen=True):
     `replicas`: the shares per GPU of each time-slicing node. `registers`: the devices that HAMi
     registered on each node, with their MiB. `refused` gets the claims that take nothing.
     `namespaces`: their labels. `protections`: what the table of protections names on
-    namespaces. `resolve` returns a pod's topmost owner.
+    namespaces. `resolve` returns a pod's topmost owner. `is_whole`: what an object lacks does not
+    exist; else the source may not show it, and its documents are null.
     """
 
     cluster: str
@@ -83,6 +84,7 @@ class PodContext(msgspec.Struct, frozen=True):
     refused: list[Rejection] = msgspec.field(default_factory=list)
     queues: Queues = msgspec.field(default_factory=Queues)
     dra: Dra = msgspec.field(default_factory=Dra)
+    is_whole: bool = True
 
 
 def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
@@ -102,8 +104,9 @@ def build_pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
             meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp
         )
         sound = msgspec.structs.replace(sound, owner_references=meta.owner_references)
+        partial = msgspec.structs.replace(context, is_whole=False)
         bare = Pod(sound, PodSpec(pod.spec.node_name), PodStatus(pod.status.phase))
-        row, faults = _build_columns(bare, context), [f"{type(error).__name__}: {error}"]
+        row, faults = _build_columns(bare, partial), [f"{type(error).__name__}: {error}"]
         hidden = [""]
     if not faults and not meta.unreadable:
         return row
@@ -162,6 +165,7 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
     owner, top, now = find_controller(meta), context.resolve(meta), context.now()
     devices, refused = read_devices(pod, requested_amounts, context.dra, context.registers)
     context.refused.extend(refused)
+    empty: dict[str, Any] | None = {} if context.is_whole else None
     return {
         "cluster": context.cluster,
         "uid": meta.uid,
@@ -175,7 +179,8 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
         "workload_kind": top.kind if top else None,
         "workload": top.name if top else None,
         "workload_uid": top.uid if top else None,
-        "team": _find_team(meta, context),
+        "team": _find_team(meta, context)
+        or ("" if context.is_whole and meta.namespace in context.namespaces else None),
         "queue": context.queues.of(meta, top.uid if top else None),
         "priority_class": spec.priority_class_name,
         "priority": spec.priority,
@@ -197,14 +202,18 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
         "deleted_at": meta.deletion_timestamp,
         "first_seen": now,
         "last_seen": now,
-        "labels": document(meta.labels),
+        "labels": document(meta.labels or empty),
         "annotations": document(
             _select_annotations(pod, top, context.protections.get(meta.namespace))
             | _describe_queued(context.queues.get_queued(meta, top.uid if top else None))
+            or (empty if meta.annotations is None else {})
         ),
-        "devices": build_devices_document(devices),
-        "constraints": document(read_constraints(spec)),
-        "unscheduled": document(_describe_unscheduled(pod)),
+        # Of a claim whose devices are not known, an earlier list may have known them.
+        "devices": build_devices_document(devices)
+        if devices or (context.is_whole and not spec.resource_claims)
+        else None,
+        "constraints": document(read_constraints(spec) or empty),
+        "unscheduled": document(_describe_unscheduled(pod) or empty),
         "containers": document(list_containers(pod)) if spec.containers else None,
     }
 
@@ -275,7 +284,7 @@ def _parse_amount(annotation_map: Mapping[str, str | int], resource: str) -> Fra
 
 
 def build_devices_document(devices: Iterable[PodDevice]) -> str | None:
-    """Return `pod.devices` as JSON; null where no source names the devices."""
+    """Return `pod.devices` as JSON."""
     return document([msgspec.structs.replace(device, gpus=None) for device in devices])
 
 

@@ -101,6 +101,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
     for label_set, _ in state.series.get("kube_node_info", ()):
         nodes[find_own_label(label_set, "node")] = label_set
     labelled = _group_labels_by_owner(state.series.get("kube_node_labels", ()), "node")
+    no_labels = {} if _shows(state, "kube_node_labels") else None
     created = _select_values(state, "kube_node_created", "node")
     cordoned = _select_values(state, "kube_node_spec_unschedulable", "node")
     taints: dict[str, list[Taint]] = {}
@@ -125,10 +126,13 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
                 name,
                 uid=info.get("system_uuid", ""),
                 creation_timestamp=_convert_time(created, (name,)),
-                labels=labelled.get(name),
+                labels=labelled.get(name) or no_labels,
             ),
             NodeSpec(
-                info.get("provider_id") or None, bool(cordoned.get((name,))), taints.get(name)
+                info.get("provider_id") or None,
+                bool(cordoned.get((name,))),
+                # Without the series of its neighbour the source shows no node's taints.
+                taints.get(name, [] if (name,) in cordoned else None),
             ),
             NodeStatus(
                 sizes["capacity"].get((name,)),
@@ -136,7 +140,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
                 [Condition("Ready", ready[name])] if name in ready else None,
             ),
         )
-        row = build_node_row(node, cluster=cluster, now=first, dra=Dra())
+        row = build_node_row(node, cluster=cluster, now=first, dra=Dra(), is_whole=False)
         yield {**row, "last_seen": last}
 
 
@@ -174,6 +178,7 @@ def build_pod_rows(
         ),
         protections=_select_protecting(state, "namespace", "namespace"),
         replicas=replicas or {},
+        is_whole=False,
     )
     workloads: set[tuple[str, str, str]] = set()
     other_pods: list[tuple[tuple[str, str, str], Pod]] = []
@@ -246,6 +251,8 @@ class _PodFacts:
         for label_set, _ in state.series.get("kube_pod_labels", ()):
             self._words.setdefault(_build_key(label_set, keys), {}).update(label_set)
         self._notes = _select_protecting(state, "pod", *keys)
+        self._no_labels = {} if _shows(state, "kube_pod_labels") else None
+        self._no_notes = {} if _shows(state, "kube_pod_annotations") else None
         self._owners = {
             kind: _select_protecting(state, kind.lower(), "namespace", label)
             for kind, label in OWNERS_WITH_ANNOTATIONS.items()
@@ -298,8 +305,8 @@ class _PodFacts:
                 uid,
                 creation_timestamp=when["created"],
                 deletion_timestamp=when["deletion_timestamp"],
-                labels=_restore_names(label_set, team) if label_set else None,
-                annotations=self._notes.get(at),
+                labels=_restore_names(label_set or {}, team) or self._no_labels,
+                annotations=self._notes.get(at) or self._no_notes,
                 owner_references=(owner,) if owner else (),
             ),
             PodSpec(
@@ -370,6 +377,15 @@ def _find_owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | 
     if kind in _NONE or name in _NONE or label_set.get("owner_is_controller") == "false":
         return None
     return OwnerRef(kind, name, controller=True)
+
+
+def _shows(state: KubeState, metric: str) -> bool:
+    """Return whether kube-state-metrics shows any label or annotation by this metric.
+
+    It is configured to show some or none; then an object without any has none of those.
+    """
+    prefix = metric.rpartition("_")[2].removesuffix("s") + "_"
+    return any(key.startswith(prefix) for words, _ in state.series.get(metric, ()) for key in words)
 
 
 def _build_key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def test_a_holder_with_one_user_is_that_users() -> None:
 
 
 def test_a_holder_that_has_not_found_its_gpu_gives_none() -> None:
-    assert rows(holder("-1"), user("a"))["a"]["devices"] is None
+    assert rows(holder("-1"), user("a"))["a"]["devices"] == "[]"
 
 
 def test_looking_again_gives_the_same_rows() -> None:

@@ -74,7 +74,7 @@ def test_rules_of_placement_towards_other_pods_are_kept() -> None:
         "spread": [{"topology": "zone", "skew": 2, "selector": {}}],
         "ports": ["80/TCP"],
     }
-    assert row(pod())["constraints"] is None
+    assert row(pod())["constraints"] == "{}"
 
 
 def test_hami_memory_and_cores_are_kept() -> None:
@@ -224,7 +224,7 @@ def test_monitoring_access_holds_nothing() -> None:
 
 
 def test_claims_of_others_are_not_ours() -> None:
-    assert row(pod("p0"), dra=dra(users=["pod-p1"]))["devices"] is None
+    assert row(pod("p0"), dra=dra(users=["pod-p1"]))["devices"] == "[]"
 
 
 def test_the_team_is_the_first_label_of_pod_then_namespace() -> None:
@@ -445,7 +445,7 @@ def test_taints_that_a_pod_bears_are_kept_but_for_those_that_every_pod_bears() -
         ["gpu", "Exists", "", "NoSchedule"],
         ["team", "Equal", "a", ""],
     ]
-    assert row(pod(tolerations=wanted[2:]))["annotations"] is None
+    assert row(pod(tolerations=wanted[2:]))["annotations"] == "{}"
 
 
 def test_each_container_says_what_it_asks_for_and_who_was_killed_for_memory() -> None:
