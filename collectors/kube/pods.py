@@ -165,7 +165,6 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
     owner, top, now = find_controller(meta), context.resolve(meta), context.now()
     devices, refused = read_devices(pod, requested_amounts, context.dra, context.registers)
     context.refused.extend(refused)
-    empty: dict[str, Any] | None = {} if context.is_whole else None
     return {
         "cluster": context.cluster,
         "uid": meta.uid,
@@ -202,6 +201,16 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
         "deleted_at": meta.deletion_timestamp,
         "first_seen": now,
         "last_seen": now,
+        **_build_documents(pod, top, devices, context),
+    }
+
+
+def _build_documents(
+    pod: Pod, top: TopOwner | None, devices: Sequence[PodDevice], context: PodContext
+) -> dict[str, str | None]:
+    meta, spec = pod.metadata, pod.spec
+    empty: dict[str, Any] | None = {} if context.is_whole else None
+    return {
         "labels": document(meta.labels or empty),
         "annotations": document(
             _select_annotations(pod, top, context.protections.get(meta.namespace))
