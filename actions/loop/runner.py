@@ -10,16 +10,19 @@ A refusal before the journal's row has only one effect: it is journalled with it
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
+from actions.cluster.cached_cluster import CachedCluster
 from actions.cluster.obstacles import find_obstacles
 from actions.cluster.protections import find_protections
 from actions.executors import get_name
 from actions.journal import event_types
 from actions.loop.annotate import announce_action
 from actions.loop.change_state import find_spec_writer
+from actions.loop.confirmation import Confirmation
 from actions.loop.context import ActionContext
 from actions.loop.marks import ACTION_KEY
 from actions.loop.protocols import (
@@ -142,27 +145,40 @@ class ActionRunner(msgspec.Struct, frozen=True):
     ) -> StepResult | tuple[Decision, Facts]:
         decision, facts = renewed.decision, renewed.facts
         self.context.pulse("decided again")
-        intent = self._intent(decision)
+        cluster = self.context.cluster
+        reads = CachedCluster(cluster)
+        intent = self._intent(decision, reads)
         self.context.pulse("intended")
-        why = self._explain_unfit(facts, decision, intent)
+        why = self._explain_unfit(facts, decision, intent, cluster)
         if why:
             return self._refuse(decision, *why, dry_run=dry_run)
         require_undo_rights(intent, self.context.cluster)
         if decision.step == "snapshot":
             return self._snapshot(policy, renewed, intent, dry_run=dry_run)
-        refusal = self.context.sender.dry_run(intent.changes)
+        decide_again = partial(self._decide_writes_again, facts, decision)
+        confirmation = Confirmation(intent, reads, cluster, decide_again)
+        refusal = self.context.sender.dry_run(intent.changes, confirmation)
         if refusal is not None:
             return self._refuse(decision, refusal, dry_run=dry_run)
         self.context.pulse("rehearsed")
         if dry_run:
             return StepResult(decision, "would act", intent=intent)
-        return self._act(policy, renewed, intent)
+        return self._act(policy, renewed, intent, confirmation)
 
-    def _intent(self, decision: Decision) -> Intent:
+    def _decide_writes_again(
+        self, facts: Facts, decision: Decision, cluster: CachedCluster
+    ) -> tuple[Intent, tuple[Reason, ...]]:
+        """Return the writes by objects read again, and why they must not be sent any more."""
+        intent = self._intent(decision, cluster)
+        # A write of a status may raise the generation; every other field is compared anyway.
+        facts = msgspec.structs.replace(facts, generation=None)
+        return intent, self._explain_unfit(facts, decision, intent, cluster)
+
+    def _intent(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return what the executor would write; its exception becomes a refusal."""
         executor = self.choose(decision)
         try:
-            return executor.writes(decision, self.context.cluster)
+            return executor.writes(decision, cluster)
         except FallowError:
             raise
         except Exception as error:
@@ -249,7 +265,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return (Reason("evidence", text),)
 
     def _explain_unfit(
-        self, facts: Facts, decision: Decision, intent: Intent
+        self, facts: Facts, decision: Decision, intent: Intent, cluster: ClusterReader
     ) -> tuple[Reason, ...]:
         """Return why the object is not the one of the evidence, or must not be changed."""
         if excess := find_excess(decision, intent):
@@ -258,12 +274,12 @@ class ActionRunner(msgspec.Struct, frozen=True):
             return (Reason("identity", why),)
         if scope_reason := find_mismatch(facts, intent):
             return (scope_reason,)
-        obj = self._object(intent)
+        obj = self._object(intent, cluster)
         if why := _explain_unready(facts, intent, obj) or self._explain_mark(obj):
             return (Reason("identity", why),)
         if not any(c.becomes or c.method == "POST" for c in intent.changes):
             return (Reason("nothing", f"{decision.verb} would change nothing"),)
-        return self.guard(intent, obj, self.context.cluster, self.context.clock())
+        return self.guard(intent, obj, cluster, self.context.clock())
 
     def _explain_mark(self, obj: Mapping[str, Any]) -> str | None:
         notes = (obj.get("metadata") or {}).get("annotations") or {}
@@ -272,12 +288,12 @@ class ActionRunner(msgspec.Struct, frozen=True):
             return None
         return f"action {action} changed it, which the journal lacks: `fallow reconcile`"
 
-    def _object(self, intent: Intent) -> Mapping[str, Any]:
+    def _object(self, intent: Intent, cluster: ClusterReader) -> Mapping[str, Any]:
         """Return the intent's object as it is now; one outside of Kubernetes is its own proof."""
         target = intent.target
         if not target.api_version:
             return {"metadata": {"uid": target.uid, "name": target.name}, "kind": target.kind}
-        return self.context.cluster.get(self.context.path(target)) or {}
+        return cluster.get(self.context.path(target)) or {}
 
     def _snapshot(
         self, policy: Policy, before: "RenewedDecision", intent: Intent, *, dry_run: bool
@@ -307,7 +323,13 @@ class ActionRunner(msgspec.Struct, frozen=True):
             return StepResult(decision, "kept a snapshot", renewed.reasons)
         return renewed, facts
 
-    def _act(self, policy: Policy, renewed: "RenewedDecision", intent: Intent) -> StepResult:
+    def _act(
+        self,
+        policy: Policy,
+        renewed: "RenewedDecision",
+        intent: Intent,
+        confirmation: Confirmation,
+    ) -> StepResult:
         context, (decision, facts, usage) = self.context, renewed
         if why := context.halted():
             return StepResult(decision, "held", why)
@@ -334,7 +356,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         context.record.append(event_types.INTENT, action.id, document)
         context.pulse("journalled the intent")
         state = context.record.actions[action.id]
-        interruption = context.sender.send(state, intent.changes)
+        interruption = context.sender.send(state, intent.changes, confirmation)
         if interruption is None or (interruption.verdict == "waiting" and state.writes.took):
             announce_action(context, action, self.link)
             context.pulse("annotated the object")

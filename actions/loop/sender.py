@@ -5,9 +5,8 @@ did not happen, and the changes after it are not sent.
 
 A 409 is not always a conflict with a person: the controller of a Deployment writes its status after
 each annotation, that of nodes a taint after each cordon. So the object is read again, and the
-change is sent again only while its guarded fields are as we left them. The first write of an action
-is not sent again: the decision is about the state that it expected, and the next evaluation decides
-again.
+change is sent again only while its guarded fields are as we left them. The first write to an object
+is sent again only while the decision is confirmed (`confirmation.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from actions.loop.change_state import (
     get_read_path,
     set_current_version,
 )
+from actions.loop.confirmation import CONFLICT, Confirmation
 from actions.loop.protocols import ClusterClient, Transport
 from fallow.action_models import Change, FreedPod, Reason
 from fallow.errors import FallowError, RefusedError, TemporaryError
@@ -50,6 +50,24 @@ class Interruption(msgspec.Struct, frozen=True):
     """conflict | gone | refused | throttled | invalid (it did not happen), away (unknown), halted
     (it was not sent), waiting (it was not sent: its condition is not met yet)"""
     reason: Reason
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """One pass over changes: the kinds of its journal rows, and what its objects are by now."""
+
+    rows: tuple[str, str]
+    confirmation: Confirmation | None = None
+    versions: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    """Objects by uid as our own writes left them."""
+
+    @property
+    def is_undo(self) -> bool:
+        return self.rows[0] == event_types.UNDO_SENDING
+
+    def get_latest(self, change: Change) -> Mapping[str, Any] | None:
+        """Return the newest version of a change's object on which the change may be sent."""
+        confirmed = self.confirmation.objects if self.confirmation is not None else {}
+        return self.versions.get(change.target.uid, confirmed.get(change.target.uid))
 
 
 class ChangeSender:
@@ -122,7 +140,7 @@ class ChangeSender:
         pod = self._cluster.get(f"/api/v1/namespaces/{freed.namespace}/pods/{freed.pod}")
         return pod is None or get_uid(pod) != freed.uid or has_ended(pod)
 
-    def dry_run(self, changes: Sequence[Change]) -> Reason | None:
+    def dry_run(self, changes: Sequence[Change], confirmation: Confirmation) -> Reason | None:
         """Send all changes as a server-side dry run; return the first refusal.
 
         Changes that depend on others before them, or wait for their effect, cannot be tested alone.
@@ -135,40 +153,64 @@ class ChangeSender:
             if change.depends or change.when or change.after:
                 continue
             try:
-                result = self.get_transport(change).send(change, dry_run=True)
+                result = self._rehearse(change, confirmation)
             except FallowError as error:
                 return Reason("dry run", error.message)
+            if isinstance(result, Reason):
+                return result
             if result.verdict == "throttled":
                 raise TemporaryError(explain_failure(result, change))
             if not result.ok:
                 return Reason("dry run", explain_failure(result, change))
         return None
 
-    def send(self, state: ActionState, changes: Sequence[Change]) -> Interruption | None:
+    def _rehearse(self, change: Change, confirmation: Confirmation) -> WriteResult | Reason:
+        """Send one change as a dry run; return its result, or why it must not be sent any more."""
+        transport, uid = self.get_transport(change), change.target.uid
+        for _ in range(MAX_ATTEMPTS - 1):
+            current = set_current_version(change, confirmation.objects.get(uid))
+            result = transport.send(current, dry_run=True)
+            if result.cause != VERSION:
+                return result
+            if why := confirmation.renew(change):
+                return why
+        return transport.send(
+            set_current_version(change, confirmation.objects.get(uid)), dry_run=True
+        )
+
+    def send(
+        self,
+        state: ActionState,
+        changes: Sequence[Change],
+        confirmation: Confirmation | None = None,
+    ) -> Interruption | None:
         """Send an action's changes that were not sent yet; None = all of them were applied.
 
         A refused change did not happen: it is sent once more where the process died before it could
         continue.
         """
         skip = state.writes.took | set(state.writes.open)
-        return self._send(state, changes, (event_types.SENDING, event_types.SENT), skip)
+        run = _Run((event_types.SENDING, event_types.SENT), confirmation)
+        return self._send(state, changes, run, skip)
 
     def send_undo(
         self, state: ActionState, changes: Sequence[Change], skip: set[int]
     ) -> Interruption | None:
         """Send the changes of its undo, except some; None = all of them were applied."""
-        return self._send(state, changes, (event_types.UNDO_SENDING, event_types.UNDO_SENT), skip)
+        run = _Run((event_types.UNDO_SENDING, event_types.UNDO_SENT))
+        return self._send(state, changes, run, skip)
 
     def _send(
-        self, state: ActionState, changes: Sequence[Change], rows: tuple[str, str], skip: set[int]
+        self, state: ActionState, changes: Sequence[Change], run: _Run, skip: set[int]
     ) -> Interruption | None:
-        versions: dict[str, Mapping[str, Any]] = {}
         for number, change in enumerate(changes):
             if number in skip:
                 continue
-            if change.path.endswith(EVICTION) and self._is_evicted(state, number, change, rows[1]):
+            if change.path.endswith(EVICTION) and self._is_evicted(
+                state, number, change, run.rows[1]
+            ):
                 continue
-            interruption = self._send_change(state, number, change, rows, versions)
+            interruption = self._send_change(state, number, change, run)
             if interruption is not None:
                 return interruption
         return None
@@ -182,16 +224,10 @@ class ChangeSender:
         return object_state == "becomes"
 
     def _send_change(
-        self,
-        state: ActionState,
-        number: int,
-        change: Change,
-        rows: tuple[str, str],
-        versions: dict[str, Mapping[str, Any]],
+        self, state: ActionState, number: int, change: Change, run: _Run
     ) -> Interruption | None:
         """Send one change; send it again only where just its object's version differs."""
-        action, undoing = state.action.id, rows[0] == event_types.UNDO_SENDING
-        is_ours = undoing or change.target.uid in versions
+        action, uid = state.action.id, change.target.uid
         for attempts_left in range(MAX_ATTEMPTS - 1, -1, -1):
             why = self._halted()
             if why:
@@ -200,39 +236,53 @@ class ChangeSender:
                 wait_reason = self.explain_wait(change)
                 if wait_reason:
                     return Interruption(number, "waiting", Reason("waiting", wait_reason))
-                versions[change.target.uid] = self.read_object(change) or {}
-                is_ours = True
-            self._pulse(f"{rows[0]} {number}")
-            self._record.append(rows[0], action, {"change": number})
-            self._pulse(f"journalled {rows[0]} {number}")
-            result = self._send_once(set_current_version(change, versions.get(change.target.uid)))
+                run.versions[uid] = self.read_object(change) or {}
+            self._pulse(f"{run.rows[0]} {number}")
+            self._record.append(run.rows[0], action, {"change": number})
+            self._pulse(f"journalled {run.rows[0]} {number}")
+            result = self._send_once(set_current_version(change, run.get_latest(change)))
             self._pulse(f"answered {number}")
             if result.verdict == "away":
                 return Interruption(number, "away", Reason("no answer", result.reason))
-            if attempts_left and is_ours and result.cause == VERSION:
-                obj = self._read_again(change)
-                if obj is not None:
+            why_not = ""
+            if attempts_left and result.cause == VERSION:
+                renewed = self._renew(change, run)
+                if renewed is None:
                     # It certainly did not happen: the next row records that it is sent once more.
                     document = {"change": number, "why": explain_failure(result)}
-                    document |= {"undo": True} if undoing else {}
+                    document |= {"undo": True} if run.is_undo else {}
                     self._record.append(event_types.WITHDRAWN, action, document)
                     self._pulse(f"read again {number}")
-                    versions[change.target.uid] = obj
                     continue
+                why_not = renewed
             if result.verdict == "gone" and change.path.endswith(EVICTION):
                 document = {"change": number, "code": 0, "why": ALREADY_GONE}
-                self._record.append(rows[1], action, document)
+                self._record.append(run.rows[1], action, document)
                 return None
-            self._record.append(rows[1], action, _to_document(number, result))
-            self._pulse(f"journalled {rows[1]} {number}")
+            self._record.append(run.rows[1], action, _to_document(number, result))
+            self._pulse(f"journalled {run.rows[1]} {number}")
             if not result.ok:
-                text = explain_failure(result, change) + self._advise(
-                    result, change, action, rows[0]
-                )
+                text = why_not or explain_failure(result, change)
+                text += self._advise(result, change, action, run)
                 return Interruption(number, result.verdict, Reason(result.verdict, text))
-            _keep_version(versions, result)
+            _keep_version(run.versions, result)
             return None
         raise AssertionError(MAX_ATTEMPTS)
+
+    def _renew(self, change: Change, run: _Run) -> str | None:
+        """Read a change's object again; return why the change is not sent again, None = it is."""
+        if not run.is_undo and change.target.uid not in run.versions:
+            if run.confirmation is None:
+                return ""
+            reason = run.confirmation.renew(change)
+            if reason is None:
+                return None
+            return reason.text if reason.gate == CONFLICT else f"{reason.gate}: {reason.text}"
+        obj = self._read_again(change)
+        if obj is None:
+            return ""
+        run.versions[change.target.uid] = obj
+        return None
 
     def _read_again(self, change: Change) -> Mapping[str, Any] | None:
         """Return the object if it shows the state that the change expects.
@@ -245,11 +295,11 @@ class ChangeSender:
             return None
         return obj if compare_object(change, obj) == "was" else None
 
-    def _advise(self, result: WriteResult, change: Change, action: str, row: str) -> str:
+    def _advise(self, result: WriteResult, change: Change, action: str, run: _Run) -> str:
         """Return advice about a conflict that remains."""
         if result.verdict != "conflict":
             return ""
-        if row == event_types.SENDING:
+        if not run.is_undo:
             return "; the next turn reads it again and decides anew"
         if self._read_again(change) is not None:
             return f"; what was left still stands, so try again: fallow undo {action}"

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from actions.cluster.cached_cluster import CachedCluster
 from actions.cluster.obstacles import find_obstacles
 from actions.cluster.protections import find_protections
 from actions.quota.accounts import Account, QuotaStep, TargetQuota
-from actions.quota.cached_cluster import CachedCluster
 from actions.quota.proposals import QuotaMove, RebalanceProposal, read_proposal
 from actions.quota.review import find_harm
 from actions.quota.solver import solve

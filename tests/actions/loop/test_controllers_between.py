@@ -4,10 +4,15 @@ The API stub's controllers of Deployments and nodes write at the place that the 
 (`simulator/kube/controllers.py`); test_real_controllers holds the same to the real ones.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 from actions.journal import event_types
 from actions.loop.sender import MAX_ATTEMPTS
+from fallow.action_models import Reason
 from fallow.errors import RefusedError, TemporaryError
 from simulator.kube.controllers import Gap
 from tests.actions.loop.site import Site, bare
@@ -118,24 +123,102 @@ def test_an_editor_of_other_fields_does_not_stop_an_undo(site: Site) -> None:
     assert not any(key.startswith("fallow.dev/") for key in after["metadata"]["annotations"])
 
 
-def test_the_first_write_of_an_action_is_not_sent_again_but_decided_anew(site: Site) -> None:
+@pytest.mark.parametrize("step", ["judged", "journalled sending 0"])
+def test_rehearsal_and_first_write_outlast_five_writes_of_a_status(site: Site, step: str) -> None:
     site.deployment()
+    pulse = writes_at(step, write_status(site, MAX_ATTEMPTS - 1))
 
-    def report(step: str) -> None:
-        if step == "journalled sending 0":
-            body = {"status": {"unavailableReplicas": 1}}
-            where = ("Deployment", "web", "team-a")
-            site.store.patch(*where, body, subresource="status", manager="kube-controller-manager")
+    def judge(*_: object) -> tuple[Reason, ...]:
+        pulse("judged")
+        return ()
 
-    actor = site.actor(pulse=report)
+    actor = site.actor(pulse=pulse, guard=judge)
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).steps
+    assert taken.result == "acted", taken.reasons
+    assert site.replicas() == 0
+
+
+def test_a_sixth_write_of_a_status_leaves_it_to_the_next_turn(site: Site) -> None:
+    site.deployment()
+    write = write_status(site, MAX_ATTEMPTS)
+    actor = site.actor(pulse=writes_at("journalled sending 0", write))
     site.told_and_waited(actor)
     (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "refused"
     assert "the next turn reads it again and decides anew" in taken.reasons[0].text
     assert site.replicas() == 2
-    nothing_twice(site)
-    (taken,) = site.actor().turn(dry_run=False).steps
+    (taken,) = actor.turn(dry_run=False).steps
     assert taken.result == "acted"
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "Rollout", "name": "r", "uid": "u"}
+EDITS: list[tuple[str, Any]] = [
+    ("/metadata/labels/tier", {"metadata": {"labels": {"tier": "hot"}}}),
+    ("/metadata/annotations/team", {"metadata": {"annotations": {"team": "vision"}}}),
+    ("/metadata/ownerReferences", {"metadata": {"ownerReferences": [OWNER]}}),
+    ("/spec/minReadySeconds", {"spec": {"minReadySeconds": 5}}),
+]
+
+
+@pytest.mark.parametrize("step", ["intended", "journalled sending 0"])
+@pytest.mark.parametrize(("field", "body"), EDITS, ids=lambda v: v if isinstance(v, str) else "")
+def test_an_edit_after_the_decision_read_the_object_refuses_the_act(
+    site: Site, step: str, field: str, body: Any
+) -> None:
+    site.deployment()
+    edit = partial(site.patch, "Deployment", "web", body)
+    actor = site.actor(pulse=writes_at(step, edit), guard=lambda *_: ())
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).steps
+    assert taken.result == "refused"
+    text = taken.reasons[0].text
+    named = f"Deployment/team-a/web: {field} changed after the decision read it"
+    by_spec = "kubectl-edit changed it after the last sample of its devices"
+    assert f"{named} (field manager kubectl-edit)" in text or (
+        field[:5] == "/spec" and by_spec in text
+    )
+    assert site.replicas() == 2
+
+
+def test_a_status_that_a_gate_refuses_is_seen_when_the_object_is_read_again(site: Site) -> None:
+    site.deployment()
+
+    def roll_out() -> None:
+        where = ("Deployment", "web", "team-a")
+        body = {"status": {"observedGeneration": 0, "updatedReplicas": 1}}
+        site.store.patch(*where, body, subresource="status", manager="kube-controller-manager")
+
+    actor = site.actor(pulse=writes_at("journalled sending 0", roll_out))
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).steps
+    assert taken.result == "refused"
+    assert "rollout" in taken.reasons[0].text
+    assert site.replicas() == 2
+
+
+def writes_at(step: str, write: Callable[[], object]) -> Callable[[str], None]:
+    """Return a pulse that lets something be written at a step."""
+
+    def pulse(reached: str) -> None:
+        if reached == step:
+            write()
+
+    return pulse
+
+
+def write_status(site: Site, times: int) -> Callable[[], None]:
+    """Return what writes a Deployment's status now, and before each next write but so many."""
+    left = [times]
+
+    def write() -> None:
+        if left[0]:
+            left[0] -= 1
+            body = {"status": {"conditions": [{"type": "Progress", "reason": str(left[0])}]}}
+            where = ("Deployment", "web", "team-a")
+            site.store.patch(*where, body, subresource="status", manager="kube-controller-manager")
+
+    return write
 
 
 def with_room(site: Site, many: int) -> object:

@@ -1,4 +1,4 @@
-"""A cluster client that caches its answers: one rebalance is decided on one state."""
+"""A cluster client that caches its answers: what is decided is decided on one state."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -44,6 +44,21 @@ class CachedCluster:
     def pods(self, target: Target) -> Sequence[Mapping[str, Any]]:
         """Return the pods of an object."""
         return self._read_once(("pods", target.uid), lambda: self._cluster.pods(target))
+
+    def find(self, target: Target) -> Mapping[str, Any] | None:
+        """Return an object as it was read last; None = it was not read. A Scale is not the object.
+
+        Of a version that the target names, no other is returned.
+        """
+        for answer in reversed(self._answers.values()):
+            objects = [answer] if isinstance(answer, Mapping) else answer
+            for obj in objects if isinstance(objects, Sequence) else ():
+                meta = obj.get("metadata") or {} if isinstance(obj, Mapping) else {}
+                version = target.resource_version or meta.get("resourceVersion")
+                is_same = meta.get("uid") == target.uid and version == meta.get("resourceVersion")
+                if is_same and obj.get("kind") != "Scale":
+                    return obj
+        return None
 
     def _read_once(self, key: Hashable, read: Callable[[], T]) -> T:
         if key not in self._answers:
