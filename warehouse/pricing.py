@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
-STRETCHES = tuple(f"pricing/{name}" for name in ("subjects", "kinds", "offers", "stretches"))
+STRETCHES = tuple(
+    f"pricing/{name}" for name in ("subjects", "kinds", "offers", "covered", "stretches")
+)
 """Steps that need the step `devices` before them and the parameters since, until, region."""
 PRICES = (*STRETCHES, "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
-WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
+WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem", "commitment")
 """Sources that report all their rates each time: a rate that they no longer report has ended."""
 STANDING = timedelta(days=1)
 """How long prices of settings stand against another home's: a service stores its own every few
 minutes (`service.inventory_every`)."""
-_OF_SOURCES = "list_contains($sources, source)"
+_OF_SOURCES = "(list_contains($sources, source) OR (nodes > 0 AND valid_to > $now))"
 _DELETE = (
     f"DELETE FROM rate WHERE {_OF_SOURCES}"
     " AND (source <> 'settings' OR \"cluster\" IN ('', $cluster))"
@@ -46,15 +48,22 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     """Store a price source's `rate` rows; return how many it gave.
 
     Sources that have only the present state (settings, rate card, on-prem) replace their earlier
-    rows, so that a removed setting is gone. Where that changes a price, all hours of the ledger are
-    marked to be written again. Histories (spot, commitments) are added to. Prices of settings
-    replace those of their cluster only, and none that `find_conflict` finds.
+    rows, so that a removed setting is gone; a removed commitment that had ended stays. Where that
+    changes a price, all hours of the ledger are marked to be written again. Histories (spot) are
+    added to. Prices of settings replace those of their cluster only, and none that `find_conflict`
+    finds.
     """
     cluster, (clean, rejections) = wh.settings.cluster, clean_rows("rate", rates.rows)
     sources = set(clean["source"].to_pylist())
+    whole_sources = {
+        *WHOLE_SOURCES,
+        *clean.filter(pc.is_valid(clean["nodes"]))["source"].to_pylist(),
+    }
+    now = None
     if sources & {"rate-card", "derived"}:
-        sources |= set(WHOLE_SOURCES)
-    whole = sorted(sources & set(WHOLE_SOURCES))
+        sources |= whole_sources
+        now = wh.clock().astimezone(UTC).replace(tzinfo=None)
+    whole = sorted(sources & whole_sources)
     replaces = pc.is_in(clean["source"], value_set=pa.array(whole, pa.string()))
     if whole:
         rows, home = clean.filter(replaces), identify_home(wh.place, write=True)
@@ -67,12 +76,12 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
                 rows = rows.filter(pc.not_equal(rows["source"], "settings"))
             if conflict:
                 log.warning("prices of the settings are not used", extra={"why": conflict})
-            before = _read_latest(cursor, whole)
-            cursor.execute(_DELETE, {"sources": whole, "cluster": cluster})
+            before = _read_latest(cursor, whole, now)
+            cursor.execute(_DELETE, {"sources": whole, "now": now, "cluster": cluster})
             cursor.register("incoming", rows)
             cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
             cursor.unregister("incoming")
-            if not _read_latest(cursor, whole).equals(before):
+            if not _read_latest(cursor, whole, now).equals(before):
                 dirty.mark_all_hours(cursor)
     rest = clean.filter(pc.invert(replaces))
     if rest.num_rows:
@@ -123,9 +132,11 @@ def _list_prices(rates: pa.Table) -> str:
     return ", ".join(f"{usd.normalize():f} {model}".rstrip() for model, usd in sorted(prices))
 
 
-def _read_latest(cursor: "duckdb.DuckDBPyConnection", sources: list[str]) -> pa.Table:
+def _read_latest(
+    cursor: "duckdb.DuckDBPyConnection", sources: list[str], now: datetime | None
+) -> pa.Table:
     sql = f"SELECT * EXCLUDE (as_of, home) FROM rate WHERE {_OF_SOURCES} ORDER BY ALL"
-    return cursor.execute(sql, {"sources": sources}).to_arrow_table()
+    return cursor.execute(sql, {"sources": sources, "now": now}).to_arrow_table()
 
 
 def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:

@@ -49,7 +49,7 @@ class Commitments:
         """Return the `rate` rows of the commitments that run in the window."""
         return batch(
             {
-                "source": "commitment",
+                "source": f"commitment {c.name}",
                 "provider": c.provider,
                 "region": c.region,
                 "instance_type": c.instance_type,
@@ -59,6 +59,7 @@ class Commitments:
                 "valid_to": c.end,
                 "as_of": self._clock(),
                 "gpu_count": c.gpus_per_node,
+                "nodes": c.nodes,
                 "node_usd_h": c.usd_per_node_hour,
                 "gpu_usd_h": (c.usd_per_node_hour / c.gpus_per_node).quantize(QUANTUM),
                 "reference": f"commitment {c.name}",

@@ -5,7 +5,8 @@
     break-even  = effective price / list price: used less than that, on demand would be cheaper
 
 A node-hour runs when its GPUs are in the ledger; whether it was allocated or used is a separate
-figure. Of several commitments of one kind, the one listed first is used first, hour by hour.
+figure. Of several commitments of one kind, the one that starts first is used first, hour by hour,
+as in the bill (`warehouse/pricing/covered.sql`).
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ def read_commitments(
     whole_window = align_window(window)
     nodes_before: dict[tuple[str, str], int] = {}
     uses = []
-    for promise in promised:
+    for promise in sorted(promised, key=lambda p: (p.start, p.name)):
         if promise.end <= whole_window.start:
             continue
         kind = (promise.instance_type, promise.region)

@@ -29,14 +29,11 @@ def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
     price_settings = settings.prices
     owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
     card = RateCard(price_settings, clock=lambda: now, cluster=settings.cluster)
-    sources: list[PriceSource] = [card, *owned]
-    present = [source.rates(window) for source in sources]
     reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
+    sources: list[PriceSource] = [card, *owned, Commitments(reserved, clock=lambda: now)]
+    present = [rates for source in sources if (rates := source.rates(window).rows).num_rows]
     # All current prices are one batch: storing it ends the prices that it no longer has.
-    batches = [Batch("rate", pa.concat_tables([batch.rows for batch in present]))]
-    if reserved:
-        batches.append(Commitments(reserved, clock=lambda: now).rates(window))
-    return batches
+    return [Batch("rate", pa.concat_tables(present))]
 
 
 def read_aws_rates(settings: Settings, now: datetime) -> list[Batch]:

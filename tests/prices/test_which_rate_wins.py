@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.ledger.conftest import LedgerBuilders, Tables
+from warehouse.allocation import write_allocations
 from warehouse.ledger import write_ledger
 from warehouse.pricing import derive_device_rates
 
@@ -148,3 +149,50 @@ def test_an_hour_priced_in_part_has_no_price() -> None:
     KIT.hourly(tables)
     write_ledger(tables, KIT.window(0, 60))
     assert [(r["usd"], r["priced"]) for r in tables.rows("ledger")] == [(None, False)]
+
+
+def bill_of_two(*commitments: dict[str, Any]) -> tuple[float, float]:
+    """Return a day's bill of a reserved and an on-demand node, and the part that was free."""
+    tables: Any = Tables()
+    nodes = [NODE | {"node": n, "last_seen": KIT.at(1440)} for n in ("reserved", "on-demand")]
+    nodes[0]["capacity_type"] = "reserved"
+    tables.put("node", nodes)
+    devices = [
+        KIT.device(f"{n['node']}-{k}", 1440, node=n["node"]) for n in nodes for k in range(8)
+    ]
+    tables.put("device", devices)
+    promised = {**AWS, "source": "commitment a", "term": "reserved", "usd": "10", "nodes": 2}
+    rates = [*(promised | changes for changes in commitments), {**AWS, "usd": "55.04"}]
+    tables.put("rate", [KIT.flat_rate(rate.pop("usd"), **rate) for rate in rates])
+    rollups = [KIT.looks(d["device"], 0, 1440, "p" * (d["device"][-1] < "4")) for d in devices]
+    tables.put("rollup_5m", [row for rows in rollups for row in rows])
+    KIT.hourly(tables)
+    write_allocations(tables, KIT.window(0, 1440))
+    write_ledger(tables, KIT.window(0, 1440))
+    sums = "SELECT sum(usd)::DOUBLE AS usd, sum(usd) FILTER (WHERE state = 'free')::DOUBLE AS free"
+    (row,) = tables.query(f"{sums} FROM ledger").to_pylist()
+    return round(row["usd"], 2), round(row["free"], 2)
+
+
+@pytest.mark.parametrize(
+    ("commitments", "usd", "free"),
+    [
+        # 2 nodes x 24 h x $10 = $480.00; free are 2 x 4 of 16 GPUs: 192 GPU-h x $1.25 = $240.00.
+        ([{}], 480.0, 240.0),
+        # One of two nodes is committed: 24 h x ($10 + $55.04) = $1,560.96, shared by both alike.
+        ([{"nodes": 1}], 1560.96, 780.48),
+        # It ends at noon: 12 h x $20 + 12 h x $110.08 = $240.00 + $1,320.96.
+        ([{"valid_to": KIT.at(720)}], 1560.96, 780.48),
+        # Four are committed, two run: nothing more is billed here; the rest "did not run".
+        ([{"nodes": 4}], 480.0, 240.0),
+        # Two for one node each: 24 h x ($10 + $20); of three nodes the first two in time count.
+        ([{"nodes": 1}, {"nodes": 1, "source": "commitment b", "usd": "20"}], 720.0, 360.0),
+        ([{}, {"nodes": 1, "source": "commitment b", "usd": "20"}], 480.0, 240.0),
+        ([{"region": "us-west-2"}], 2641.92, 1320.96),
+        ([{"instance_type": "p4d.24xlarge"}], 2641.92, 1320.96),
+    ],
+)
+def test_a_commitment_of_the_hour_is_shared_by_all_matching_nodes(
+    commitments: list[dict[str, Any]], usd: float, free: float
+) -> None:
+    assert bill_of_two(*commitments) == (usd, free)

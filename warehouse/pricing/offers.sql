@@ -38,6 +38,7 @@ WITH ranked AS (
         r.valid_from < $until
         AND coalesce(r.valid_to, $until) > $since
         AND r.node_usd_h > 0
+        AND r.nodes IS null -- a commitment's nodes: `covered`
 )
 
 SELECT * FROM ranked
