@@ -1,17 +1,17 @@
 """Write scopes as CEL, the expression language of Kubernetes admission.
 
 An expression reads three variables of its policy: `write` (`UPDATE deployments.apps/scale`),
-`namespace` (empty for an object without one) and `name`.
+`space` (the namespace; empty for an object without one: CEL reserves the word) and `name`.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from actions.admission.scopes import CREATE, Scope, Write, read_label_pointers
 from actions.loop.annotate import PREFIX
 
 VARIABLES = {
-    "namespace": "has(request.namespace) ? request.namespace : ''",
+    "space": "has(request.namespace) ? request.namespace : ''",
     "name": "has(request.name) ? request.name : ''",
     "resource": (
         "request.resource.resource"
@@ -86,21 +86,27 @@ def allow_scope(scope: Scope) -> str:
     return " || ".join(f"({choice})" for choice in choices) or "false"
 
 
+def build_reasons(writes: Iterable[Write], explain: Callable[[Write], str]) -> str:
+    """Return the map from each write to why it is refused."""
+    pairs = (f"{quote(format_write(w))}: {quote(explain(w))}" for w in sorted(set(writes)))
+    return f"{{{', '.join(pairs)}}}"
+
+
 def _match_place(scope: Scope) -> str:
     conditions = [
-        match_globs("variables.namespace", globs)
+        match_globs("variables.space", globs)
         for globs in (scope.namespaces, scope.match_namespaces)
         if globs
     ]
     if scope.not_namespaces:
-        conditions.append(f"!({match_globs('variables.namespace', scope.not_namespaces)})")
+        conditions.append(f"!({match_globs('variables.space', scope.not_namespaces)})")
     if scope.namespace_labels:
         labels = "namespaceObject.metadata.labels"
         conditions.append(_match_labels(labels, scope.namespace_labels))
     inside = " && ".join(f"({c})" for c in conditions) if scope.namespaces else "false"
     # An object without a namespace has no labels of one.
     outside = scope.cluster_objects and not scope.namespace_labels
-    return f"(variables.namespace == '' ? {str(outside).lower()} : ({inside}))"
+    return f"(variables.space == '' ? {str(outside).lower()} : ({inside}))"
 
 
 def _match_labels(field: str, patterns: Mapping[str, tuple[str, ...]]) -> str:

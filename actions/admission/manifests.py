@@ -2,7 +2,8 @@
 
 They bind the actor's accounts and nobody else. Where two roles write the same resource, each of
 their policies allows what either may write: the API server does not know for which role a request
-is made. The last policy denies every write that no role has.
+is made. Of several that deny, the server shows one: each names the write, why it is refused, and
+every role that has this right. The last policy denies every write that no role has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from actions.admission.expressions import (
     ANNOTATION_VARIABLES,
     VARIABLES,
     allow_scope,
+    build_reasons,
     format_resource,
     quote,
 )
@@ -25,6 +27,7 @@ REMAINDER = "fallow-other-writes"
 """The policy of everything that no role names."""
 REVIEWS = "authorization.k8s.io"
 """The group of access reviews, which are sent as writes and change nothing."""
+REFUSAL = "Fallow may not "
 FINGERPRINTS = "fallow.dev/policies"
 
 
@@ -39,6 +42,16 @@ def build_manifests(
     `accounts`: service accounts as NAMESPACE/NAME.
     """
     documents = []
+    holders: dict[Write, list[str]] = {}
+    for role, writes in role_writes.items():
+        for write in writes:
+            holders.setdefault(write, []).append(role)
+
+    def explain(write: Write) -> str:
+        sources = ", ".join(name_sources([s for s in scopes if write in s.writes]))
+        reason = f"not named by {sources}" if sources else "no policy uses this right"
+        return f"{reason}; roles that have it: {', '.join(holders[write])}"
+
     for role, writes in role_writes.items():
         resources = frozenset((write.group, write.resource) for write in writes)
         rules = [
@@ -46,20 +59,21 @@ def build_manifests(
             for group in sorted({group for group, _ in resources})
         ]
         named = [narrow for scope in scopes if (narrow := _narrow(scope, resources)).writes]
-        sources = ", ".join(name_sources(named))
-        reason = f"not named by {sources}" if sources else "no policy uses this role"
         expression = " || ".join(allow_scope(scope) for scope in named) or "false"
+        reasons = build_reasons(
+            (write for write in holders if (write.group, write.resource) in resources), explain
+        )
         documents += _build_pair(
-            role, rules, expression, reason, accounts=accounts, fingerprints=fingerprints
+            role, rules, expression, reasons, accounts=accounts, fingerprints=fingerprints
         )
     resources = frozenset((w.group, w.resource) for writes in role_writes.values() for w in writes)
     names = ", ".join(quote(format_resource(*resource)) for resource in sorted(resources))
     expression = f"request.resource.group == {quote(REVIEWS)} || variables.resource in [{names}]"
     documents += _build_pair(
         REMAINDER,
-        [_build_rule("*", ["*", "*/*"])],
+        [_build_rule("*", ["*/*"])],
         expression,
-        "no role has it",
+        "{}",
         accounts=accounts,
         fingerprints=fingerprints,
     )
@@ -84,7 +98,7 @@ def _build_pair(
     role: str,
     rules: list[dict[str, Any]],
     expression: str,
-    reason: str,
+    reasons: str,
     *,
     accounts: Sequence[str],
     fingerprints: str,
@@ -92,7 +106,11 @@ def _build_pair(
     names = [f"system:serviceaccount:{account.replace('/', ':')}" for account in accounts]
     usernames = ", ".join(map(quote, names))
     variables = VARIABLES | (ANNOTATION_VARIABLES if "variables.before" in expression else {})
-    refusal = f"{role} may not "
+    reason = quote("no role has this right")
+    if reasons != "{}":
+        variables = variables | {"reasons": reasons}
+        chosen = "variables.reasons[variables.write]"
+        reason = f"(variables.write in variables.reasons ? {chosen} : {reason})"
     policy = {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicy",
@@ -107,10 +125,10 @@ def _build_pair(
             "validations": [
                 {
                     "expression": expression,
-                    "message": f"{refusal}do this: {reason}",
+                    "message": "Fallow may not do this: see `fallow policy admission`",
                     "messageExpression": (
-                        f"{quote(refusal)} + variables.write + ' ' + variables.namespace + '/'"
-                        f" + variables.name + {quote(f': {reason}')}"
+                        f"{quote(REFUSAL)} + variables.write + ' ' + variables.space + '/'"
+                        f" + variables.name + ': ' + {reason}"
                     ),
                     "reason": "Forbidden",
                 }

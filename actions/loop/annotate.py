@@ -19,7 +19,8 @@ RECYCLE_KEY = PREFIX + "recycle"
 """Why a node is cordoned (`actions/nodes/recycling.py`). It is removed with the other keys. This
 also holds where a person made the node schedulable again, so that the cordon is not ours to
 undo."""
-_EXISTS = "exists"
+_EXISTS, _UID = "exists", "uid"
+"""Causes of a refused write: the Event is there already; another object has the name."""
 
 
 def announce_action(context: ActionContext, action: Action, link: str = "") -> list[str]:
@@ -142,6 +143,9 @@ def _send_all(context: ActionContext, changes: list[Change | str]) -> list[tuple
         except FallowError as error:
             failed.append(("refused", error.message))
             continue
-        if not result.ok and result.cause != _EXISTS:
+        if result.cause == _UID:
+            named = f"{change.target.kind} {change.target.namespace}/{change.target.name}"
+            failed.append((result.verdict, f"{named} is a new object, without annotations of ours"))
+        elif not result.ok and result.cause != _EXISTS:
             failed.append((result.verdict, result.reason))
     return failed

@@ -19,8 +19,8 @@ from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import TurnReport
 from actions.loop.resume_requests import request_resume
 from fallow.demo_marker import has_demo_cluster
-from fallow.errors import FallowError, UsageError
-from fallow.window import parse_duration
+from fallow.errors import FallowError, TemporaryError, UsageError
+from fallow.window import format_duration, parse_duration
 from runtime.cli.clusters import open_cluster
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import live_actor, plans
@@ -276,7 +276,12 @@ def canary(run: CommandRun, *, yes: Yes = False) -> int:
             policies=(),
             clock=run.now,
         )
-        _wait_for_lease(run, actor)
+        if why := _wait_for_lease(run, actor):
+            raise TemporaryError(
+                f"the canary did not run, another actor holds the lease: {why}",
+                hint="where `fallow up` acts, it runs the canary itself, every "
+                f"{format_duration(wanted.every.total_seconds())}; stop it to run this one",
+            )
         result = _run_canary(actor, Canary(actor, wanted))
         actor.lease.give_up()
     if isinstance(result, TurnReport):
@@ -392,11 +397,16 @@ def _open_cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient 
         return None
 
 
-def _wait_for_lease(run: CommandRun, actor: "Actor") -> None:
-    """Wait for a lease that its holder does not renew: only its duration shows that it ended."""
-    if why := actor.lease.hold():
+def _wait_for_lease(run: CommandRun, actor: "Actor") -> str | None:
+    """Wait for a lease that its holder does not renew: only its duration shows that it ended.
+
+    Return why it is not ours.
+    """
+    why = actor.lease.hold()
+    if why:
         run.say(f"waiting for the lease: {why}")
-        actor.lease.wait(time.sleep)
+        why = actor.lease.wait(time.sleep)
+    return why
 
 
 def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:

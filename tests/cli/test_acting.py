@@ -236,6 +236,24 @@ def test_the_canary_is_run_by_command_and_reports_why_it_failed(
     assert site.get("Deployment", "fallow-canary", "fallow-canary")["spec"]["replicas"] == 1
 
 
+def test_a_canary_beside_the_service_names_who_holds_the_lease(
+    site: Site, cli: Fallow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FALLOW_ACTIONS__CANARY__IMAGE", "pause:3.10")
+    spec = {"holderIdentity": "fallow-0 1", "leaseDurationSeconds": 15}
+    site.make("Lease", "fallow-actor", spec, namespace="fallow")
+
+    def renew(_seconds: float) -> None:
+        body = {"spec": {"renewTime": "2026-11-20T12:00:01.000000Z"}}
+        site.store.patch("Lease", "fallow-actor", "fallow", body, manager="fallow")
+
+    monkeypatch.setattr("runtime.cli.act.time.sleep", renew)
+    ran = cli("canary", "--yes")
+    assert ran.code == 75, ran
+    assert "another actor holds the lease: fallow-0 1 acts" in ran.err
+    assert "runs the canary itself, every 6h; stop it to run this one" in ran.err
+
+
 def test_whoever_asks_does_not_approve(site: Site, cli: Fallow) -> None:
     document = {
         "policy": "idle",

@@ -52,7 +52,7 @@ def documents(folder: Path, kind: str, namespace: str, *standing: Action) -> lis
     return list_documents(Settings(), policies, standing, list_accounts(Settings()))
 
 
-def send(api: Place, change: Change, *sites: list[Object]) -> list[list[str]]:
+def send(api: Place, change: Change, *sites: list[Object]) -> list[dict[str, str]]:
     """Send a change; return how each site's admission would have refused it."""
     assert api.server is not None
     place = parse_path(api.server.store.catalog, change.path)
@@ -100,7 +100,7 @@ def test_acts_and_their_undo_pass_for_the_policy_that_names_them_and_no_other(
 
     for change in (*intent.changes, *mark):
         passed, refused = send(api, change, named, other)
-        assert passed == []
+        assert not passed
         assert refused
 
     # The policy does not name the namespace any more: the undo of what stands passes all the same.
@@ -108,7 +108,7 @@ def test_acts_and_their_undo_pass_for_the_policy_that_names_them_and_no_other(
     standing = documents(tmp_path, example.kind, "elsewhere", action)
     for change in intent.undo:
         passed, refused = send(api, current(api.door, change), standing, other)
-        assert passed == []
+        assert not passed
         assert refused
 
 

@@ -214,8 +214,10 @@ def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
     (result,) = actor.record.actions.values()
     assert result.outcome is not None
     assert result.outcome.result == "done"
-    actor.undo(result.action.id, "ann")
+    undone = actor.undo(result.action.id, "ann")
     assert site.get("Pod", "alone")["spec"]["containers"][0]["image"] == "work:1"
+    texts = [reason.text for reason in undone.reasons]
+    assert texts == ["Pod team-a/alone is a new object, without annotations of ours"]
 
 
 def test_an_eviction_that_is_throttled_between_dry_run_and_write_waits(site: Site) -> None:
