@@ -27,6 +27,8 @@ class LostWork(msgspec.Struct, frozen=True):
     """Work that one failure lost, from `work_lost`."""
 
     gpu_hours: float
+    gpus: float
+    """Those of all ranks that lost work."""
     measured: bool
 
 
@@ -35,6 +37,8 @@ class FailureLoss(msgspec.Struct, frozen=True):
 
     replay: list[float]
     """GPU-hours of the work that is repeated after each failure."""
+    gpus: list[float]
+    """GPUs that repeat it."""
     dead: float
     """GPU-hours allocated while a failure was not detected and its pods were not deleted."""
     again: float
@@ -78,7 +82,8 @@ def compute_loss(
     )
     loaded = sum(f.load_s / 3600 * f.gpus for f in failed if f.seconds)
     measured = all(f.at in thrown and thrown[f.at].measured for f in failed)
-    return FailureLoss(replay, dead, min(loaded, startup_h), measured)
+    gpus = [thrown[f.at].gpus if f.at in thrown else f.gpus for f in failed]
+    return FailureLoss(replay, gpus, dead, min(loaded, startup_h), measured)
 
 
 def plan_checkpoints(
@@ -104,12 +109,11 @@ def list_steps(failed: Sequence[Failure]) -> list[Mapping[str, float]]:
     return [f.seconds for f in failed if f.seconds]
 
 
-def compute_saved(
-    failed: Sequence[Failure], replay: Sequence[float], plan: CheckpointPlan, worked: float
-) -> float:
+def compute_saved(loss: FailureLoss, plan: CheckpointPlan, worked: float) -> float:
     """Return the GPU-hours that the best interval would have saved, minus the cost of writing."""
     less = sum(
-        now - min(now, plan.best_h / 2 * f.gpus) for now, f in zip(replay, failed, strict=True)
+        now - min(now, plan.best_h / 2 * gpus)
+        for now, gpus in zip(loss.replay, loss.gpus, strict=True)
     )
     more_writes = max(1 / plan.best_h - 1 / plan.checkpoints.interval_h, 0.0)
     return max(less - worked * plan.write_h * more_writes, 0.0)

@@ -36,6 +36,7 @@ from analyzers.reliability.rows import (
     read_bills,
     read_clocks,
     read_events,
+    read_load_times,
     read_memory_signs,
     read_missing_devices,
     read_nodes,
@@ -95,7 +96,7 @@ def read_failures(views: Views, window: Window, settings: ReliabilitySettings) -
     costs, away = _sum_bills(read_bills(views, bounds))
     clock_hours = read_clocks(views, bounds, clocks.compute_mask())
     signs = sort_signs(events, read_causes(), xids)
-    failed, struck = find_failures(list_lifetimes(pods), signs, _compute_load_times(pods, costs))
+    failed, struck = find_failures(list_lifetimes(pods), signs, read_load_times(views, bounds))
     down = _find_down(events, read_causes(), until)
     starts = {place: [at for at, _ in spans] for place, spans in down.items()}
     return FailureRecords(
@@ -110,7 +111,7 @@ def read_failures(views: Views, window: Window, settings: ReliabilitySettings) -
         checkpoints=_read_checkpoints(views, bounds, pods, failed, settings.burst_bps),
         costs=costs,
         lost={
-            (row.owner, row.failed_at): LostWork(row.gpu_hours, row.measured)
+            (row.owner, row.failed_at): LostWork(row.gpu_hours, row.gpus, row.measured)
             for row in read_work_lost(views, bounds)
         },
         away=away,
@@ -164,20 +165,6 @@ def _sum_bills(
         else:
             costs[bill.owner][bill.state] = cost
     return dict(costs), away
-
-
-def _compute_load_times(
-    pods: pl.DataFrame, costs: Mapping[Owner, Mapping[str, GpuCost]]
-) -> dict[Owner, float]:
-    """Return how long a pod of each workload takes to start, on average, in seconds."""
-    if pods.is_empty():
-        return {}
-    gpu_sums = pods.group_by(WORKLOAD).agg(pl.col("gpus").sum())
-    return {
-        row[:4]: costs[row[:4]]["startup"].gpu_hours * 3600 / row[4]
-        for row in gpu_sums.iter_rows()
-        if "startup" in costs.get(row[:4], {})
-    }
 
 
 def _find_down(

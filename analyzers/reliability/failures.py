@@ -42,7 +42,7 @@ class PodFailure(msgspec.Struct, frozen=True):
 
 
 class FailedPod(msgspec.Struct, frozen=True):
-    """A pod of a failure, its GPUs, and its start."""
+    """A pod of a failure or its replacement, its GPUs, and its start."""
 
     pod: str
     who: int
@@ -65,6 +65,8 @@ class Failure(msgspec.Struct, frozen=True):
     load_s: float
     """The part of the restart from a pod's start to its first work."""
     pods: tuple[FailedPod, ...]
+    replacements: tuple[FailedPod, ...] = ()
+    """In the order of their start; fewer than `pods` where not all have one."""
 
 
 class FailureSigns(msgspec.Struct, frozen=True):
@@ -208,8 +210,13 @@ def _build_failure(
         run_hours=max((first - pod.start).total_seconds() / 3600 for pod in pods),
         seconds=_split_recovery(group, after, first, load_s) if after else None,
         load_s=load_s,
-        pods=tuple(FailedPod(pod.pod, pod.who, pod.gpus, pod.start) for pod in pods),
+        pods=tuple(map(_build_pod, pods)),
+        replacements=tuple(map(_build_pod, after)),
     )
+
+
+def _build_pod(pod: PodLifetime) -> FailedPod:
+    return FailedPod(pod.pod, pod.who, pod.gpus, pod.start)
 
 
 def _split_recovery(

@@ -220,7 +220,7 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
     if lost < settings.min_gpu_hours:
         return None
     plan = plan_checkpoints(failed, checkpoints, settings, window)
-    saved = compute_saved(failed, loss.replay, plan, worked.gpu_hours)
+    saved = compute_saved(loss, plan, worked.gpu_hours)
     claims = build_claims(owner, costs, saved) if saved > 0 else ()
     confirmed = checkpoints.regular and all(f.cause != "application" for f in failed)
     about = Subject(*owner, nodes=tuple(sorted({n for f in failed for n in f.nodes}))[:MOST_NAMED])
@@ -344,20 +344,18 @@ def _describe_loss(failed: Sequence[Failure], loss: FailureLoss) -> dict[str, An
             "started_again": round(loss.again, 3),
             "replayed": round(sum(loss.replay), 3),
         },
-        "mean_seconds_to_recover": _average_recovery(failed, loss.replay),
+        "mean_seconds_to_recover": _average_recovery(failed, loss),
     }
 
 
-def _average_recovery(
-    failed: Sequence[Failure], replay: Sequence[float]
-) -> dict[str, float] | None:
+def _average_recovery(failed: Sequence[Failure], loss: FailureLoss) -> dict[str, float] | None:
     """Return the mean seconds of each step; None = no recovery was seen."""
     steps = list_steps(failed)
     if not steps:
         return None
     return {
         **{k: round(sum(s[k] for s in steps) / len(steps), 1) for k in STEPS},
-        "replay": round(sum(replay) * 3600 / sum(f.gpus for f in failed), 1),
+        "replay": round(sum(loss.replay) * 3600 / sum(loss.gpus), 1),
     }
 
 

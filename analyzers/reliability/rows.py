@@ -9,7 +9,7 @@ import polars as pl
 
 from analyzers.queries import load_sql
 from analyzers.rows import decode_frame
-from analyzers.workload_rows import WorkloadRow
+from analyzers.workload_rows import Owner, WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
@@ -89,6 +89,10 @@ class FailureWorkLost(WorkloadRow, frozen=True):
 
     failed_at: datetime
     gpu_hours: float
+    recovering: float | None
+    """GPU-hours held without work after it; None = no work again was seen."""
+    gpus: float
+    """Those of all ranks that lost work."""
     measured: bool
 
 
@@ -119,6 +123,23 @@ class SlowClock(WorkloadRow, frozen=True):
     mask: int | None
     temp_c: float | None
     gang: int
+
+
+class RankActivity(Row, frozen=True):
+    """Idle and active GPU-seconds of a pod in five minutes (`rank_activity.sql`)."""
+
+    cluster: str
+    namespace: str
+    pod: str
+    bucket: datetime
+    idle_s: float
+    active_s: float
+
+
+class LoadTime(WorkloadRow, frozen=True):
+    """Seconds from a pod's start to its first work, the mean of a workload (`load_times.sql`)."""
+
+    load_s: float
 
 
 def list_lifetimes(pods: pl.DataFrame) -> list[PodLifetime]:
@@ -158,6 +179,20 @@ def read_bills(views: Views, bounds: Mapping[str, Any]) -> list[StateBill]:
 def read_work_lost(views: Views, bounds: Mapping[str, Any]) -> list[FailureWorkLost]:
     """Return the work that each failure of a window lost."""
     return decode_rows(views.query(load_sql("reliability/work_lost"), bounds), FailureWorkLost)
+
+
+def read_rank_activity(
+    views: Views, bounds: Mapping[str, Any], pods: list[int]
+) -> list[RankActivity]:
+    """Return the activity of some pods (`who` of their lifetimes), in order of time."""
+    sql = load_sql("reliability/rank_activity")
+    return decode_rows(views.query(sql, {**bounds, "pods": pods}), RankActivity)
+
+
+def read_load_times(views: Views, bounds: Mapping[str, Any]) -> dict[Owner, float]:
+    """Return how long a pod of each workload takes from its start to its first work, seconds."""
+    rows = decode_rows(views.query(load_sql("reliability/load_times"), bounds), LoadTime)
+    return {row.owner: row.load_s for row in rows}
 
 
 def read_missing_devices(views: Views, bounds: Mapping[str, Any]) -> list[MissingDevices]:

@@ -5,7 +5,9 @@ SELECT
     workload_kind,
     workload,
     "end" AS failed_at,
-    sum(gpu_hours) AS gpu_hours,
+    sum(lost) AS gpu_hours,
+    CASE WHEN count(recovering) = count(*) THEN sum(recovering) END AS recovering,
+    sum(lost * 3600 / epoch("end" - start)) AS gpus,
     bool_and(basis = 'measured') AS measured
 FROM work_lost
 WHERE "end" >= $since AND "end" < $until

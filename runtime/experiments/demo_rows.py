@@ -43,25 +43,26 @@ SAMPLE_EVERY_S = 300.0
 
 
 class PolledInventory(Inventory):
-    """The demo's inventory: its quotas are polled each hour, other objects at each call."""
+    """The demo's inventory: the API is polled each hour, and quotas change with each poll."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, CLUSTER, [*build_namespace_quotas()])
         self._world, self._polled_s = world, world.now_s
 
     def batches(self, now_s: float) -> Iterator[Batch]:
-        """Yield the objects as `Inventory.batches`; quotas for each hour since the last call."""
+        """Yield the objects as `Inventory.batches`; quotas and polls for each hour since then."""
         first, last = (math.ceil(at_s / HOUR_S) for at_s in (self._polled_s, now_s))
         polls = [*(hour * HOUR_S for hour in range(first, last)), now_s]
         self._polled_s = now_s
         for batch in super().batches(now_s):
-            if batch.table == "quota":
-                rows = [self._poll(row, at_s) for row in batch.rows.to_pylist() for at_s in polls]
-                yield Batch("quota", pa.Table.from_pylist(rows, batch.rows.schema))
+            if batch.table in {"quota", "scrape"}:
+                build = self._build_quota if batch.table == "quota" else _build_scrape
+                rows = [build(row, at_s) for row in batch.rows.to_pylist() for at_s in polls]
+                yield Batch(batch.table, pa.Table.from_pylist(rows, batch.rows.schema))
             else:
                 yield batch
 
-    def _poll(self, row: dict[str, Any], at_s: float) -> dict[str, Any]:
+    def _build_quota(self, row: dict[str, Any], at_s: float) -> dict[str, Any]:
         """Return a quota as it was at a time; a namespace's with what its pods used then."""
         used = row["used"]
         if row["kind"].startswith(("ElasticQuota", "ResourceQuota")):
@@ -74,7 +75,16 @@ class PolledInventory(Inventory):
                     and t.share == 1
                 )
             )
-        return {**row, "ts": datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None), "used": used}
+        return {**row, "ts": _convert_seconds(at_s), "used": used}
+
+
+def _build_scrape(row: dict[str, Any], at_s: float) -> dict[str, Any]:
+    """Return a poll of the API as it was at a time."""
+    return {**row, "ts": _convert_seconds(at_s), "until": _convert_seconds(at_s)}
+
+
+def _convert_seconds(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)
 
 
 class FleetStore:

@@ -58,10 +58,13 @@ def list_incidents(
 
 
 def read_costs(
-    warehouse: "Warehouse", window: Window, incidents: list[Incident]
+    warehouse: "Warehouse",
+    window: Window,
+    incidents: list[Incident],
+    cluster: str | None = None,
 ) -> tuple[RecoveryShare, dict[str, IncidentCost]]:
     """Return the share of paid time and dollars that incidents took, and the cost of each by id."""
-    exposures = read_exposure(warehouse, window)
+    exposures = read_exposure(warehouse, window, cluster)
     costs = {incident.id: price_incident(incident, exposures) for incident in incidents}
     return compute_recovery_share(incidents, exposures), costs
 
@@ -84,6 +87,8 @@ def group_by(
     incidents: list[Incident],
     by: Dimension,
     split: datetime | None = None,
+    *,
+    cluster: str | None = None,
 ) -> list[IncidentGroup]:
     """Return incidents by a dimension; the trend compares before and after `split` (the middle).
 
@@ -95,8 +100,8 @@ def group_by(
     if not window.start < at < window.end:
         raise UsageError(f"--split {at:%Y-%m-%dT%H:%MZ} is not inside the window {window}")
     sides = (
-        read_exposure(warehouse, Window(window.start, at)),
-        read_exposure(warehouse, Window(at, window.end)),
+        read_exposure(warehouse, Window(window.start, at), cluster),
+        read_exposure(warehouse, Window(at, window.end), cluster),
     )
     return group_incidents(incidents, by, sides, at.astimezone(UTC).replace(tzinfo=None))
 
@@ -200,8 +205,10 @@ def read_report(
     dimension = check_dimension(by) if by else None
     chosen, note = windows.choose(warehouse, window, now, cluster)
     records = list_incidents(warehouse, chosen, cluster)
-    share, costs = read_costs(warehouse, chosen, records)
-    groups = group_by(warehouse, chosen, records, dimension, split) if dimension else []
+    share, costs = read_costs(warehouse, chosen, records, cluster)
+    groups = (
+        group_by(warehouse, chosen, records, dimension, split, cluster=cluster) if dimension else []
+    )
     rows = [build_group_row(group, dimension) for group in groups] if dimension else []
     return IncidentReport(chosen, note, records, share, costs, dimension, rows)
 
@@ -266,12 +273,19 @@ def describe_share(share: RecoveryShare) -> str:
     """Return the share of recovery as a line for people."""
     part = "unknown" if share.share is None else f"{share.share:.2%}"
     dollars = "" if share.usd is None else f", ${share.usd:,.2f}"
-    measured = share.incidents - share.unknown
+    measured, most = share.incidents - share.unknown, share.most_lost_gpu_hours
+    bound = (
+        "" if share.lost_gpu_hours is not None or most is None else f", at most {most:,.1f} GPU-h"
+    )
     return (
         f"{share.incidents} incidents took {part} of the paid GPU-hours (lost work "
-        f"{share.lost_gpu_hours:,.1f}, recovery {share.recovery_gpu_hours:,.1f} GPU-h{dollars}); "
-        f"the cost of {measured} is known"
+        f"{_format_hours(share.lost_gpu_hours)}{bound}, recovery "
+        f"{_format_hours(share.recovery_gpu_hours)}{dollars}); the cost of {measured} is known"
     )
+
+
+def _format_hours(hours: float | None) -> str:
+    return "unknown" if hours is None else f"{hours:,.1f} GPU-h"
 
 
 def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:

@@ -65,6 +65,41 @@ def test_the_table_is_for_people_and_one_cluster_can_be_chosen(fallow: Fallow, h
     assert "Fallow acts only by a policy that enforces (`fallow plan`)" in ran.err
 
 
+def test_the_share_of_one_cluster_is_of_its_own_hours(fallow: Fallow, home: Path) -> None:
+    """14 GPUs of the cluster are paid for a day, 336 GPU-h, beside 24,014.1 of the other one."""
+    row = {
+        "bucket": START.replace(tzinfo=None), "device": "g", "state": "free", "namespace": "",
+        "workload_kind": "", "workload": "", "node": "n", "seconds": 86_400.0,
+    }  # fmt: skip
+    hours = {"node lost": 336.0, "short absence": 24_014.1}
+    with Warehouse.open(load(environ={}, flags={"home": home}).settings, write=True) as warehouse:
+        rows = [{**row, "cluster": c, "gpu_seconds": h * 3600} for c, h in hours.items()]
+        (batch,) = build_batches("ledger", rows)
+        warehouse.replace("ledger", batch.rows, "true")
+    words = ("incidents", "--home", home, "--window", BOUNDS, "-o", "json", "--by", "cause")
+    both = json.loads(fallow(*words).out)
+    assert both["recovery"]["gpu_hours"] == pytest.approx(24_350.1)
+    own = json.loads(fallow(*words, "--cluster", "node lost").out)
+    assert own["recovery"]["gpu_hours"] == pytest.approx(336)
+    assert [group["hours"] for group in own["groups"]] == pytest.approx([336])
+
+
+def test_an_unknown_loss_is_unknown_in_every_sum(fallow: Fallow, home: Path) -> None:
+    """No checkpoint was seen: neither the share nor the dollars; 4 GPUs for at most 2 h are 8."""
+    words = ("incidents", "--home", home, "--window", BOUNDS, "--cluster", "node lost")
+    answer = json.loads(fallow(*words, "-o", "json", "--by", "cause").out)
+    (incident,) = answer["incidents"]
+    assert (incident["lost_basis"], incident["usd"]) == ("unknown", None)
+    share = answer["recovery"]
+    assert (share["unknown"], share["lost_gpu_hours"], share["share"]) == (1, None, None)
+    assert share["most_lost_gpu_hours"] == incident["most_lost_gpu_hours"]
+    assert share["most_lost_gpu_hours"] > 0
+    assert [g["gpu_hours"] for g in answer["groups"]] == [None]
+    bound = f"lost work unknown, at most {share['most_lost_gpu_hours']:,.1f} GPU-h"
+    text = fallow(*words).err
+    assert (bound in text, "the cost of 0 is known" in text) == (True, True), text
+
+
 def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
     fallow: Fallow, home: Path
 ) -> None:

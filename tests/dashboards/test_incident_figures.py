@@ -128,7 +128,7 @@ def test_incidents_are_filtered_by_cluster_and_namespace(
     assert [r["cause"] for r in by_cause] == causes
 
 
-def test_a_cause_has_the_sum_of_its_known_costs(stored: Warehouse) -> None:
+def test_what_is_unknown_of_an_incident_is_unknown_of_its_cause(stored: Warehouse) -> None:
     at = WINDOW.start.replace(tzinfo=None)
     later = at.replace(day=at.day + 10)
     names = {
@@ -140,14 +140,14 @@ def test_a_cause_has_the_sum_of_its_known_costs(stored: Warehouse) -> None:
     costs = {
         "usd": [Decimal("1.50"), Decimal("2.25"), None],
         "lost_gpu_hours": [1.0, None, None],
-        "recovery_gpu_hours": [0.5, 2.0, None],
+        "recovery_gpu_hours": [0.5, 2.0, 0.0],
         "namespaces": ["[]"] * 3,
     }
     stored.replace("incident", Batch.of("incident", {**names, **costs}).rows, "cluster = 'x'")
     day = Window(later.replace(tzinfo=WINDOW.start.tzinfo), WINDOW.end.replace(day=later.day + 1))
     [row] = health.read_incident_causes(stored, day, Filters()).to_pylist()
-    assert (row["incidents"], row["unknown"], row["usd"]) == (3, 1, Decimal("3.75"))
-    assert (row["lost_gpu_hours"], row["recovery_gpu_hours"]) == (1.0, 2.5)
+    assert (row["incidents"], row["unknown"], row["usd"]) == (3, 2, None)
+    assert (row["lost_gpu_hours"], row["recovery_gpu_hours"]) == (None, 2.5)
 
 
 def test_new_errors_are_the_rises_of_a_counter_and_what_was_not_sampled_is_unknown(

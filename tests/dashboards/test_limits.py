@@ -60,7 +60,7 @@ def test_failures_are_counted_by_day_and_cause(tmp_path: Path) -> None:
             "pod": ["p0", "p1", "p2", "p3"],
             "end": ends,
             "cause": ["node", "node", None, "spot"],
-            "gpu_hours": [1.0, 2.5, 4.0, None],
+            "lost": [1.0, 2.5, 4.0, None],
         },
     )
     with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:

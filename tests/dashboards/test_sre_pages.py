@@ -68,7 +68,7 @@ def test_hours_that_a_failure_lost_and_the_ledger_has_not_are_explained(
     lost = {
         "cluster": "c", "namespace": "red", "pod": "train-0", "workload_kind": "Job",
         "workload": "train", "start": end - timedelta(hours=lost_h), "end": end - timedelta(0, 1),
-        "cause": "device", "gpu_hours": float(lost_h), "basis": "measured",
+        "cause": "device", "lost": float(lost_h), "basis": "measured",
     }  # fmt: skip
     with Warehouse.open(settings, write=True) as warehouse:
         ledger = sre_rows.batch("ledger", rows)

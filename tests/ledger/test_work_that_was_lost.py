@@ -48,7 +48,7 @@ def test_what_was_computed_since_the_last_checkpoint_is_lost(
     row = {
         "cluster": "c", "namespace": "ns-p0", "pod": "p0", "start": builders.at(50),
         "end": builders.at(110),
-        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "gpu_hours": 1.0,
+        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "lost": 1.0,
         "basis": "measured",
     }  # fmt: skip
     tables.put("work_lost", [row])
@@ -72,7 +72,7 @@ def test_a_loss_that_begins_and_ends_within_a_cell_takes_its_part_of_the_cell(
     row = {
         "cluster": "c", "namespace": "ns-p0", "pod": "p0", "start": builders.at(52),
         "end": builders.at(108),
-        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "gpu_hours": 0.93,
+        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "lost": 0.93,
         "basis": "measured",
     }  # fmt: skip
     tables.put("work_lost", [row])
@@ -98,7 +98,7 @@ def test_hours_at_rest_are_idle_not_lost(builders: Any, tables: Any) -> None:
     row = {
         "cluster": "c", "namespace": "ns-p", "pod": "p", "start": builders.at(30),
         "end": builders.at(180),
-        "workload_kind": "Job", "workload": "p", "cause": "spot", "gpu_hours": 2.5,
+        "workload_kind": "Job", "workload": "p", "cause": "spot", "lost": 2.5,
         "basis": "estimated",
     }  # fmt: skip
     tables.put("work_lost", [row])

@@ -115,7 +115,7 @@ def test_hours_posted_as_productive_are_lost_when_their_job_fails(warehouse: War
         ("train-0", at(150), at(200), "node", "measured"),
         ("train-1", at(150), at(200), "node", "measured"),
     ]
-    assert [round(r["gpu_hours"], 6) for r in rows] == [round(50 / 60, 6)] * 2
+    assert [round(r["lost"], 6) for r in rows] == [round(50 / 60, 6)] * 2
     found = minutes(warehouse)
     assert (found["productive", 2], found["lost", 2]) == (60, 60)
     assert found["lost", 3] == 40

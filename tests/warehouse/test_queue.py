@@ -292,7 +292,7 @@ def test_a_job_without_a_checkpoint_loses_what_its_failures_lost(fleet: QueueFle
     row = {
         "cluster": "c", "namespace": "team-a", "pod": "long-0", "workload_kind": "Job",
         "workload": "long", "end": THEN - 20 * HOUR, "start": THEN - 20.5 * HOUR,
-        "cause": "node", "gpu_hours": 4.0, "basis": "measured",
+        "cause": "node", "lost": 4.0, "basis": "measured",
     }  # fmt: skip
     fleet.views.rows("work_lost", [row, row | {"workload": "short", "basis": "estimated"}])
     way = fleet.way("preempt")

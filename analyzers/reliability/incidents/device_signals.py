@@ -148,16 +148,11 @@ def list_heat_signals(stretches: Iterable[HotStretch], ratio: float) -> Iterator
         yield Signal(name, hot.start, hot.end, detected_at, hot.cluster, text, "sample", *about)
 
 
-def list_gone_signals(
-    ended_devices: Iterable[GoneDevice], holders: Mapping[tuple[str, str], Sequence[Signal]]
-) -> Iterator[Signal]:
-    """Yield the signals of devices whose series ended; `holders` are other signals by device."""
+def list_gone_signals(ended_devices: Iterable[GoneDevice], owners: PodOwners) -> Iterator[Signal]:
+    """Yield the signals of devices whose series ended."""
     for row in ended_devices:
-        near = [s for s in holders.get((row.cluster, row.device), ()) if s.owner is not None]
-        owner = near[-1].owner if near else None
-        pod = near[-1].pod if near else ""
         yield Signal(
             "device_gone", row.at, row.at, row.at + GONE_AFTER, row.cluster,
             "its series ended while others of its node went on", "device",
-            owner, row.node, row.device, pod,
+            owners.get((row.cluster, row.namespace, row.pod)), row.node, row.device, row.pod,
         )  # fmt: skip

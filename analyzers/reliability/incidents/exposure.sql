@@ -16,7 +16,9 @@ WITH device_hours AS (
         sum(usd) AS usd,
         bool_and(priced) AS priced
     FROM ledger
-    WHERE bucket >= $since AND bucket < $until AND state <> 'unavailable'
+    WHERE
+        bucket >= $since AND bucket < $until AND state <> 'unavailable'
+        AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     GROUP BY ALL
 ),
 

@@ -3,13 +3,14 @@
     signals ─► causes.csv (weights) ─► ranked causes ─► steps.csv ─► step
          └───► contradictions.csv ───► unknown, hold
 
-A cause counts from `LEAST` on, and only if it leads every cause with another step by `LEAD`. A
-symptom (a hang, a timeout of a collective) is the cause only where nothing else explains it. An
-error of the application explains the timeout of the ranks that wait for it, but no hang.
+A cause counts from `LEAST` on, and only if it leads every rival by `LEAD`: a cause with another
+step and evidence of its own. A symptom (a hang, a timeout of a collective) is the cause only where
+nothing else explains it, and a rival by what only symptoms show. An error of the application
+explains the timeout of the ranks that wait for it, but no hang.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from analyzers.reliability.incidents.records import (
     HOLD,
@@ -19,6 +20,7 @@ from analyzers.reliability.incidents.records import (
     Signal,
 )
 from analyzers.reliability.incidents.tables import (
+    LEADING,
     read_cause_signals,
     read_contradictions,
     read_steps,
@@ -108,14 +110,27 @@ def _choose(causes: tuple[RankedCause, ...]) -> tuple[RankedCause | None, str]:
         return None, "no cause has enough evidence"
     depth = min(depths[c.cause] for c in enough)
     best = next(c for c in enough if depths[c.cause] == depth)
-    rivals = [
-        c
-        for c in causes
-        if depths[c.cause] <= depth and read_steps()[c.cause].step != read_steps()[best.cause].step
-    ]
-    if rivals and best.weight - rivals[0].weight < LEAD:
-        return None, f"{best.cause} and {rivals[0].cause} are as probable"
+    for rival in causes:
+        if read_steps()[rival.cause].step == read_steps()[best.cause].step:
+            continue
+        is_symptom = depths[rival.cause] > depth
+        if best.weight - _weigh_rival(rival, depths, is_symptom=is_symptom) < LEAD:
+            return None, f"{best.cause} and {rival.cause} are as probable"
     return best, ""
+
+
+def _weigh_rival(rival: RankedCause, depths: Mapping[str, int], *, is_symptom: bool) -> int:
+    """Return the weight of a rival; 0 = nothing of it shows where the cause is.
+
+    Of a symptom of the cause count the signals that only causes of its depth have.
+    """
+    rows = [r for r in read_cause_signals() if r.cause == rival.cause and r.signal in rival.signals]
+    if is_symptom:
+        above = {r.signal for r in read_cause_signals() if depths[r.cause] < depths[rival.cause]}
+        rows = [row for row in rows if row.signal not in above]
+    if not any(row.weight >= LEADING for row in rows):
+        return 0
+    return sum(row.weight for row in rows)
 
 
 def _find_contradictions(names: Collection[str]) -> tuple[str, ...]:

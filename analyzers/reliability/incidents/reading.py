@@ -26,7 +26,7 @@ from analyzers.reliability.incidents.device_signals import (
     list_xid_signals,
 )
 from analyzers.reliability.incidents.fusion import fuse_signals
-from analyzers.reliability.incidents.judge import judge_signals
+from analyzers.reliability.incidents.judge import ENDINGS, judge_signals
 from analyzers.reliability.incidents.process_signals import (
     list_event_signals,
     list_process_signals,
@@ -40,6 +40,7 @@ from analyzers.reliability.rows import (
     PodLifetime,
     list_lifetimes,
     read_events,
+    read_load_times,
     read_work_lost,
     read_xids,
 )
@@ -105,19 +106,15 @@ def _list_signals(
     )
     ended = [*list_process_signals(incident_rows.read_ended_processes(views, bounds))]
     xids = find_failed_holders(incident_rows.read_xid_changes(views, bounds), ended, owners)
-    signals = [
+    return [
         *list_xid_signals(xids, owners),
         *list_counter_signals(incident_rows.read_counter_growth(views, bounds), owners),
         *list_heat_signals(hot, settings.slow_ratio),
         *ended,
         *list_event_signals(events, owners, zones),
         *list_stall_signals(stalls),
+        *list_gone_signals(incident_rows.read_gone_devices(views, bounds), owners),
     ]
-    by_device: dict[tuple[str, str], list[Signal]] = defaultdict(list)
-    for signal in signals:
-        by_device[signal.cluster, signal.device].append(signal)
-    ended_devices = incident_rows.read_gone_devices(views, bounds)
-    return [*signals, *list_gone_signals(ended_devices, by_device)]
 
 
 def _list_lost_pods(evidence: SiteEvidence) -> Iterator[Signal]:
@@ -159,7 +156,8 @@ def _read_evidence(
 ) -> SiteEvidence:
     bounds = window.bounds()
     events, xids = read_events(views, bounds, list(read_causes())), read_xids(views, bounds)
-    failures, _ = find_failures(pods, sort_signs(events, read_causes(), xids), {})
+    signs = sort_signs(events, read_causes(), xids)
+    failures, _ = find_failures(pods, signs, read_load_times(views, bounds))
     by_owner: dict[Owner, list[Failure]] = defaultdict(list)
     for failure in failures:
         by_owner[failure.owner].append(failure)
@@ -198,6 +196,8 @@ def _build(group: Sequence[Signal], evidence: SiteEvidence) -> Incident:
     verdict = judge_signals(group, has_checkpoint=has_checkpoint, recovered=recovered)
     nodes = _list_distinct(s.node for s in group)
     affected = [p for p in evidence.pods if p.owner in owners and _is_alive(p, start)]
+    rows = _list_work_lost(failures, evidence)
+    waits = [row.recovering for row in rows if row.recovering is not None]
     return Incident(
         id=_compute_id(group[0]),
         cluster=group[0].cluster,
@@ -211,8 +211,9 @@ def _build(group: Sequence[Signal], evidence: SiteEvidence) -> Incident:
         devices=_list_distinct(s.device for s in group),
         models=(),
         gpus=float(sum(p.gpus for p in affected)),
-        lost=_sum_lost(owners, failures, evidence),
+        lost=_sum_lost(group, failures, rows, affected),
         recovery_s=max(seconds, default=None) if recovered else None,
+        recovery_gpu_hours=round(sum(waits), 6) if 0 < len(waits) == len(failures) else None,
     )
 
 
@@ -255,19 +256,35 @@ def _is_alive(pod: PodLifetime, at: datetime) -> bool:
     return pod.start <= at + NEAR and (pod.ended is None or pod.ended >= at - NEAR)
 
 
-def _sum_lost(
-    owners: Sequence[Owner], failures: Sequence[Failure], evidence: SiteEvidence
-) -> LostHours:
-    """Return the work that an incident lost, as `work_lost` has it; without a row it is unknown."""
-    most = sum(f.run_hours * f.gpus for f in failures)
-    rows = [
+def _list_work_lost(failures: Sequence[Failure], evidence: SiteEvidence) -> list[FailureWorkLost]:
+    return [
         row
-        for owner in owners
-        for row in evidence.lost.get(owner, ())
-        if any(row.failed_at == f.at for f in failures if f.owner == owner)
+        for failure in failures
+        for row in evidence.lost.get(failure.owner, ())
+        if row.failed_at == failure.at
     ]
-    if not rows:
-        return LostHours(None, "unknown", round(most, 6))
-    hours = sum(row.gpu_hours for row in rows)
+
+
+def _sum_lost(
+    group: Sequence[Signal],
+    failures: Sequence[Failure],
+    rows: Sequence[FailureWorkLost],
+    affected: Sequence[PodLifetime],
+) -> LostHours:
+    """Return the work that an incident lost, as `work_lost` has it; without a row it is unknown.
+
+    Where nothing ended and progress goes on, nothing is lost.
+    """
+    names = {s.name for s in group}
+    if "progress_advances" in names and not failures and not names & ENDINGS:
+        return LostHours(0.0, "measured", 0.0)
+    end = max(s.end for s in group)
+    hours = [(min(p.ended or end, end) - p.start) / timedelta(hours=1) for p in affected]
+    most = sum(p.gpus * max(h, 0.0) for p, h in zip(affected, hours, strict=True))
+    if len(rows) < max(len(failures), 1):
+        return LostHours(None, "unknown", round(most, 6) if affected else None)
+    lost = sum(row.gpu_hours for row in rows)
     measured = all(row.measured for row in rows)
-    return LostHours(round(hours, 6), "measured" if measured else "estimated", round(most, 6))
+    return LostHours(
+        round(lost, 6), "measured" if measured else "estimated", round(max(most, lost), 6)
+    )

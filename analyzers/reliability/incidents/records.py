@@ -63,11 +63,11 @@ class IncidentVerdict(msgspec.Struct, frozen=True):
 
 
 class LostHours(msgspec.Struct, frozen=True):
-    """Work that an incident destroyed; `most` is the work since the start of the pods."""
+    """Work that an incident destroyed; `most`: all since the start of its pods, None = unknown."""
 
     gpu_hours: float | None
     basis: Literal["measured", "estimated", "unknown"]
-    most: float
+    most: float | None
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -89,3 +89,5 @@ class Incident(msgspec.Struct, frozen=True):
     lost: LostHours
     recovery_s: float | None
     """From the first sign to the first work of the replacement; None = none was seen."""
+    recovery_gpu_hours: float | None = None
+    """What its pods held without work then (`work_lost`); None = not known."""

@@ -58,9 +58,9 @@ class IncidentCost(msgspec.Struct, frozen=True):
     usd: Decimal | None
 
     @property
-    def gpu_hours(self) -> float:
-        """Return what is known of both."""
-        return (self.lost_gpu_hours or 0.0) + (self.recovery_gpu_hours or 0.0)
+    def gpu_hours(self) -> float | None:
+        """Return both together; None = one is not known."""
+        return add_hours((self.lost_gpu_hours, self.recovery_gpu_hours))
 
 
 class Recycling(msgspec.Struct, frozen=True):
@@ -82,11 +82,11 @@ class IncidentGroup(msgspec.Struct, frozen=True):
     incidents: int
     mtbf: Mtbf | None
     """None = the ledger has no hours of it."""
-    gpu_hours: float
-    """Of lost work and recovery, as far as known."""
+    gpu_hours: float | None
+    """Of lost work and recovery; None = that of an incident is not known."""
     usd: Decimal | None
     unknown: int
-    """Incidents whose cost is not known."""
+    """Incidents whose lost work or recovery is not known."""
     before: int
     after: int
     trend_p: float | None
@@ -99,8 +99,12 @@ class RecoveryShare(msgspec.Struct, frozen=True):
 
     incidents: int
     unknown: int
-    lost_gpu_hours: float
-    recovery_gpu_hours: float
+    """Incidents whose lost work or recovery is not known."""
+    lost_gpu_hours: float | None
+    """None = that of an incident is not known."""
+    most_lost_gpu_hours: float | None
+    """With the bound of each that is not known; None = one has no bound."""
+    recovery_gpu_hours: float | None
     gpu_hours: float
     """Paid in the window."""
     share: float | None
@@ -112,9 +116,15 @@ class RecoveryShare(msgspec.Struct, frozen=True):
 Exposures = Mapping[tuple[str, str, str], Exposure]
 
 
-def read_exposure(views: Views, window: Window) -> dict[tuple[str, str, str], Exposure]:
-    """Return the hours in which failures could happen, by dimension, cluster and subject."""
-    table = views.query(load_sql("reliability/incidents/exposure"), window.bounds())
+def read_exposure(
+    views: Views, window: Window, cluster: str | None = None
+) -> dict[tuple[str, str, str], Exposure]:
+    """Return the hours in which failures could happen, by dimension, cluster and subject.
+
+    `cluster` narrows them to one cluster.
+    """
+    sql = load_sql("reliability/incidents/exposure")
+    table = views.query(sql, {**window.bounds(), "cluster": cluster})
     return {(e.dimension, e.cluster, e.subject): e for e in decode_rows(table, Exposure)}
 
 
@@ -125,14 +135,22 @@ def price_incident(incident: Incident, exposures: Exposures) -> IncidentCost:
     bills = [job for job in jobs if job is not None]
     hours = sum(bill.gpu_hours for bill in bills)
     amounts = [bill.usd for bill in bills if bill.usd is not None]
-    if (lost is None and down is None) or not hours or len(amounts) < len(jobs):
+    if lost is None or down is None or not hours or len(amounts) < len(jobs):
         return IncidentCost(lost, down, None)
     rate = sum(amounts, Decimal()) / Decimal(repr(hours))
-    usd = rate * Decimal(repr((lost or 0.0) + (down or 0.0)))
+    usd = rate * Decimal(repr(lost + down))
     return IncidentCost(lost, down, usd.quantize(SMALLEST))
 
 
+def add_hours(hours: Iterable[float | None]) -> float | None:
+    """Return the sum; None = a part of it is not known."""
+    parts = list(hours)
+    return None if None in parts else round(sum(part or 0.0 for part in parts), 6)
+
+
 def _measure_recovery(incident: Incident) -> float | None:
+    if incident.recovery_gpu_hours is not None:
+        return incident.recovery_gpu_hours
     if incident.recovery_s is not None:
         return round(incident.recovery_s * incident.gpus / 3600, 6)
     hangs = [s for s in incident.signals if s.name in HANGS]
@@ -147,15 +165,18 @@ def compute_recovery_share(incidents: Sequence[Incident], exposures: Exposures) 
     costs = [price_incident(i, exposures) for i in incidents]
     paid = exposures.get(FLEET)
     hours = paid.gpu_hours if paid else 0.0
-    cost_hours, usd = sum(c.gpu_hours for c in costs), _sum_usd(costs)
+    cost_hours, usd = add_hours(c.gpu_hours for c in costs), _sum_usd(costs)
     bill = paid.usd if paid else None
     return RecoveryShare(
         incidents=len(incidents),
-        unknown=sum(1 for c in costs if not _is_known(c)),
-        lost_gpu_hours=round(sum(c.lost_gpu_hours or 0.0 for c in costs), 6),
-        recovery_gpu_hours=round(sum(c.recovery_gpu_hours or 0.0 for c in costs), 6),
+        unknown=sum(1 for c in costs if c.gpu_hours is None),
+        lost_gpu_hours=add_hours(c.lost_gpu_hours for c in costs),
+        most_lost_gpu_hours=add_hours(
+            i.lost.most if i.lost.gpu_hours is None else i.lost.gpu_hours for i in incidents
+        ),
+        recovery_gpu_hours=add_hours(c.recovery_gpu_hours for c in costs),
         gpu_hours=hours,
-        share=cost_hours / hours if hours else None,
+        share=cost_hours / hours if hours and cost_hours is not None else None,
         usd=usd,
         paid_usd=bill,
         usd_share=float(usd / bill) if usd is not None and bill else None,
@@ -201,9 +222,9 @@ def group_incidents(
                 subject=subject,
                 incidents=len(mine),
                 mtbf=compute_mtbf(len(mine), sum(hours)) if sum(hours) else None,
-                gpu_hours=round(sum(c.gpu_hours for c in costs), 6),
+                gpu_hours=add_hours(c.gpu_hours for c in costs),
                 usd=_sum_usd(costs),
-                unknown=sum(1 for c in costs if not _is_known(c)),
+                unknown=sum(1 for c in costs if c.gpu_hours is None),
                 before=before,
                 after=len(mine) - before,
                 trend_p=compute_trend(before, hours[0], len(mine) - before, hours[1]),
@@ -211,7 +232,7 @@ def group_incidents(
                 recycling=_plan_recycling(mine, costs, peers, whole.get(place), whole.get(FLEET)),
             )
         )
-    return sorted(groups, key=lambda g: (-(g.usd or Decimal()), -g.gpu_hours, g.subject))
+    return sorted(groups, key=lambda g: (-(g.usd or Decimal()), -(g.gpu_hours or 0.0), g.subject))
 
 
 def _get_gpus(exposure: Exposure | None) -> float:
@@ -295,13 +316,13 @@ def _plan_recycling(
 ) -> Recycling | None:
     """Return the estimate for a subject that is worse than its peers; None = it is not."""
     seconds = [i.recovery_s for i in incidents if i.recovery_s is not None]
-    priced = [c for c in costs if _is_known(c)]
-    if peers is None or not peers.is_worse or own is None or not seconds or not priced:
+    amounts = [c.gpu_hours for c in costs if c.gpu_hours is not None]
+    if peers is None or not peers.is_worse or own is None or not seconds or not amounts:
         return None
     gpus = own.gpu_hours / own.hours
     cost = gpus * sum(seconds) / len(seconds) / 3600
     beyond = max(len(incidents) - peers.expected, 0.0)
-    saved = beyond * sum(c.gpu_hours for c in priced) / len(priced) * MONTH_DAYS * 24 / own.hours
+    saved = beyond * sum(amounts) / len(amounts) * MONTH_DAYS * 24 / own.hours
     rate = None
     if fleet is not None and fleet.usd is not None and fleet.gpu_hours:
         rate = fleet.usd / Decimal(repr(fleet.gpu_hours))
@@ -314,15 +335,12 @@ def _price(gpu_hours: float, rate: Decimal | None) -> Decimal | None:
     return None if rate is None else (rate * Decimal(repr(gpu_hours))).quantize(SMALLEST)
 
 
-def _is_known(cost: IncidentCost) -> bool:
-    return cost.lost_gpu_hours is not None or cost.recovery_gpu_hours is not None
-
-
 def _sum_usd(costs: Iterable[IncidentCost]) -> Decimal | None:
-    """Return the dollars of all costs; None = the known hours of one have no price."""
-    priced = [c for c in costs if _is_known(c)]
-    amounts = [c.usd for c in priced if c.usd is not None]
-    return sum(amounts, Decimal()) if priced and len(amounts) == len(priced) else None
+    """Return the dollars of all costs; None = that of one is not known or has no price."""
+    amounts = [cost.usd for cost in costs]
+    if not amounts or None in amounts:
+        return None
+    return sum((usd or Decimal() for usd in amounts), Decimal())
 
 
 def _get_hours(exposures: Exposures, key: tuple[str, str, str]) -> float:

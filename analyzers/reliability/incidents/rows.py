@@ -75,6 +75,9 @@ class GoneDevice(Row, frozen=True):
     device: str
     node: str
     at: datetime
+    namespace: str
+    pod: str
+    """The pod that had it; empty = none is known."""
 
 
 class IncidentEvent(Row, frozen=True):

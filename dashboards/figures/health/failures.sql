@@ -3,7 +3,7 @@ SELECT
     date_trunc('day', "end") AS day,
     coalesce(cause, 'unknown') AS cause,
     count(*) AS pods,
-    sum(gpu_hours) AS gpu_hours
+    sum(lost) AS gpu_hours
 FROM work_lost
 WHERE
     "end" >= $since

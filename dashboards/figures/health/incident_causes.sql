@@ -1,11 +1,13 @@
--- The stored incidents by cause, the most expensive first; `unknown` = those whose cost is unknown.
+-- The stored incidents by cause, the most expensive first; `unknown` = those whose lost work or
+-- recovery is unknown. What is unknown of one is unknown of its cause.
 SELECT
     cause,
     count(*) AS incidents,
-    count(*) FILTER (WHERE lost_gpu_hours IS null AND recovery_gpu_hours IS null) AS unknown,
-    sum(lost_gpu_hours) AS lost_gpu_hours,
-    sum(recovery_gpu_hours) AS recovery_gpu_hours,
-    sum(usd) AS usd
+    count(*) FILTER (WHERE lost_gpu_hours IS null OR recovery_gpu_hours IS null) AS unknown,
+    CASE WHEN count(lost_gpu_hours) = count(*) THEN sum(lost_gpu_hours) END AS lost_gpu_hours,
+    CASE WHEN count(recovery_gpu_hours) = count(*) THEN sum(recovery_gpu_hours) END
+        AS recovery_gpu_hours,
+    CASE WHEN count(usd) = count(*) THEN sum(usd) END AS usd
 FROM stored_incidents
 GROUP BY cause
 ORDER BY usd DESC NULLS LAST, incidents DESC, cause ASC

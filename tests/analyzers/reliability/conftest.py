@@ -70,19 +70,27 @@ class Ward:
                 }
             ],
         )  # fmt: skip
-        self.ledger("startup", startup * gpus, workload, kind, node)
-        self.ledger("productive", (end - begin - startup) * gpus, workload, kind, node)
+        self.ledger("startup", startup * gpus, workload, kind, node, gpus=gpus)
+        self.ledger("productive", (end - begin - startup) * gpus, workload, kind, node, gpus=gpus)
 
     def ledger(
-        self, state: str, hours: float, workload: str = "", kind: str = "", node: str = "n0"
+        self,
+        state: str,
+        hours: float,
+        workload: str = "",
+        kind: str = "",
+        node: str = "n0",
+        *,
+        gpus: float = 1,
     ) -> None:
-        """Post GPU-hours of a state."""
+        """Write GPU-hours of a state, as one device of so many GPUs."""
         if hours <= 0:
             return
         row = {
             "cluster": "c", "bucket": self.at(0), "device": f"{node}-{workload}-{state}-{hours}",
             "state": state, "namespace": "ns" if workload else "", "workload_kind": kind,
             "workload": workload, "node": node, "pool": "h100", "gpu_seconds": hours * 3600,
+            "seconds": hours * 3600 / gpus,
             "usd": (USD_H * Decimal(repr(hours))).quantize(Decimal("1e-8")), "priced": True,
         }  # fmt: skip
         self.views.rows("ledger", [row])

@@ -132,18 +132,30 @@ def test_lost_work_and_recovery_have_the_price_of_the_workload() -> None:
     cost = price_incident(incident(), site(100.0))
     assert (cost.lost_gpu_hours, cost.recovery_gpu_hours, cost.usd) == (4.0, 4.0, Decimal(16))
     unknown = price_incident(incident(lost=None, recovery_s=None), site(100.0))
-    assert (unknown.gpu_hours, unknown.usd) == (0.0, None)
+    assert (unknown.gpu_hours, unknown.usd) == (None, None)
+    partly = price_incident(incident(lost=None), site(100.0))
+    assert (partly.gpu_hours, partly.recovery_gpu_hours, partly.usd) == (None, 4.0, None)
     assert price_incident(incident(), {}).usd is None
 
 
 def test_the_share_of_recovery_is_of_all_paid_hours_and_dollars() -> None:
-    incidents = [incident(), incident(1.0, lost=None, recovery_s=None)]
-    share = compute_recovery_share(incidents, site(100.0))
+    share = compute_recovery_share([incident()], site(100.0))
     # 8 of 100 h x 10 nodes x 8 GPUs
-    assert (share.incidents, share.unknown) == (2, 1)
+    assert (share.incidents, share.unknown) == (1, 0)
     assert share.share == pytest.approx(8 / 8000)
     assert share.usd == Decimal(16)
     assert share.usd_share == pytest.approx(16 / 16000)
+
+
+def test_an_unknown_loss_is_in_no_sum_and_has_its_bound() -> None:
+    """4 GPU-h of one and at most 8 of the other; both took 4 GPU-h to recover."""
+    incidents = [incident(), incident(1.0, lost=None)]
+    share = compute_recovery_share(incidents, site(100.0))
+    assert (share.incidents, share.unknown) == (2, 1)
+    assert (share.lost_gpu_hours, share.most_lost_gpu_hours) == (None, 12.0)
+    assert (share.recovery_gpu_hours, share.share, share.usd) == (8.0, None, None)
+    [group] = group_incidents(incidents, "job", (site(100.0), {}), AT)
+    assert (group.unknown, group.gpu_hours, group.usd) == (1, None, None)
 
 
 def test_mtbf_has_the_exact_interval_of_its_count() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime, timedelta
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,52 @@ def test_a_hold_has_a_reason_and_a_step_is_its_causes(
         row = read_steps()[verdict.cause]
         assert verdict.step in {row.step, row.otherwise}
         assert runs_again <= (row.target != "workload")
+
+
+def list_reachable(*, has_checkpoint: bool) -> set[tuple[str, str]]:
+    """Return the causes and remedies of all sets of signals that speak for one cause."""
+    signals: dict[str, list[str]] = {}
+    for row in read_cause_signals():
+        signals.setdefault(row.cause, []).append(row.signal)
+    verdicts = (
+        judge(names, has_checkpoint=has_checkpoint, runs_again=False)
+        for theirs in signals.values()
+        for size in range(1, len(theirs) + 1)
+        for names in combinations(theirs, size)
+    )
+    return {(verdict.cause, verdict.remedy) for verdict in verdicts}
+
+
+def test_every_cause_and_every_step_of_the_tables_can_be_reached() -> None:
+    steps = read_steps().values()
+    assert {(row.cause, row.step) for row in steps} <= list_reachable(has_checkpoint=True)
+    assert {(row.cause, row.otherwise or row.step) for row in steps} <= list_reachable(
+        has_checkpoint=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "cause"),
+    [
+        # pcie link 2 + 1 + 1; off the bus 1 + 1 + 1 has nothing of its own.
+        ({"pcie_replay_growth", "process_failed", "message_nccl_timeout"}, "pcie link"),
+        # off the bus 3 + 1 + 1 + 1 against 2 + 1 + 1
+        (
+            {"xid_off_bus", "pcie_replay_growth", "process_failed", "message_nccl_timeout"},
+            "gpu off the bus",
+        ),
+        # gpu memory 3 + 1; of the contained error (3 + 2) only such errors show 3.
+        ({"xid_double_bit", "process_failed", "xid_contained"}, "unknown"),
+        # gpu memory 4 + 1 against these 3
+        ({"xid_memory", "process_failed", "xid_contained"}, "gpu memory"),
+        # The hang (5) is explained by the reset that the driver asks for (4 + 1).
+        ({"xid_reset", "stall_confirmed"}, "gpu reset needed"),
+    ],
+)
+def test_a_rival_has_evidence_of_its_own_and_of_another_depth_what_only_it_shows(
+    names: set[str], cause: str
+) -> None:
+    assert judge(names, has_checkpoint=True, runs_again=False).cause == cause
 
 
 def test_weights_add_up_and_a_cause_has_to_lead_by_two() -> None:

@@ -1,5 +1,6 @@
 """Incidents of simulated failures: the right step for each, and another one for its near twin."""
 
+import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -77,6 +78,58 @@ def test_ranks_and_nodes_of_one_failure_are_one_incident(
     assert partition.nodes == ("n-0", "n-1")
     [gpu] = classified["bad GPU"]
     assert {owner[3] for owner in gpu.owners} == {"job0", "job1"}
+
+
+def test_a_gpu_that_vanishes_with_its_pod_is_one_incident_with_its_node() -> None:
+    """The series of one of four GPUs ends in the second in which its pod fails: one failure.
+
+    A series that ends (2) and a process that does (1) name no cause yet: hold. Another GPU that
+    nobody has, of another node, is an incident of its own.
+    """
+    end = _naive(7200.0)
+    views = Memory()
+    views.rows(
+        "device",
+        [
+            {
+                "cluster": "c", "device": f"{node}-{n}", "node": node, "weight": 1.0,
+                "interval_s": 30.0, "first_seen": _naive(0),
+                "last_seen": end if n == 0 else _naive(14_400.0),
+            }
+            for node in ("n-0", "n-1")
+            for n in range(4)
+        ],
+    )  # fmt: skip
+    about = {"cluster": "c", "namespace": "ml", "pod": "p", "workload": "p", "workload_kind": "Job"}
+    views.rows(
+        "allocation",
+        [
+            {
+                **about,
+                "device": "n-0-0",
+                "pod_uid": "u",
+                "start": _naive(0),
+                "end": end,
+                "share": 1.0,
+            }
+        ],
+    )
+    failed = {"name": "c", "last_exit": {"code": 1, "finished_at": f"{end.isoformat()}Z"}}
+    views.rows(
+        "pod",
+        [{
+            **about, "uid": "u", "node": "n-0", "phase": "Failed", "gpu_request": 1.0,
+            "created_at": _naive(0), "started_at": _naive(0), "finished_at": end,
+            "first_seen": _naive(0), "last_seen": end, "containers": json.dumps([failed]),
+        }],
+    )  # fmt: skip
+    with_pod, alone = sorted(classify(views)["c"], key=lambda i: i.nodes)
+    views.engine.close()
+    assert {s.name for s in with_pod.signals} == {"device_gone", "process_failed"}
+    assert (with_pod.nodes, with_pod.devices, with_pod.verdict.step) == (
+        ("n-0",), ("n-0-0",), "hold"
+    )  # fmt: skip
+    assert (alone.nodes, alone.owners) == (("n-1",), ())
 
 
 def test_the_time_to_detect_is_measured_from_the_fault(

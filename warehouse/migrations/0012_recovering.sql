@@ -1,0 +1,1 @@
+-- `work_lost` has what each rank lost, and what was held without work afterwards (`recovering`).
