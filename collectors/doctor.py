@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from collectors.prometheus.client import SKEW, PrometheusClient
+from collectors.prometheus.clusters import find_mixture
 from collectors.prometheus.decode import decode_vector
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.telemetry import list_metric_names
@@ -83,6 +84,7 @@ def diagnose(
         finding = "no GPU series in the last 5 minutes"
         rows.append(CheckRow("telemetry", "bad", finding, f"let Prometheus scrape {vendors}"))
         return [*rows, doctor.kube_state(survey), doctor.reach(survey)]
+    rows += check_clusters(survey)
     rows += [check_exporters(survey), label_style(survey), check_nodes(survey), check_mig(survey)]
     rows += doctor.signals(survey)
     rows += [doctor.interval(survey), doctor.conflicts(survey), doctor.up(survey)]
@@ -90,7 +92,7 @@ def diagnose(
         doctor.silent_nodes(survey),
         doctor.kube_state(survey),
         check_owners(survey),
-        check_cadvisor(survey),
+        doctor.host(survey),
     ]
     return [*rows, doctor.reach(survey)]
 
@@ -191,16 +193,10 @@ def check_owners(survey: MetricSurvey) -> CheckRow:
     return CheckRow("owners", "warn", f"no {', '.join(missing)}: some owners stay unknown", step)
 
 
-def check_cadvisor(survey: MetricSurvey) -> CheckRow:
-    """Return whether there is a host signal."""
-    if "container_cpu_usage_seconds_total" in survey.names:
-        return CheckRow(
-            "host", "ok", "cAdvisor's CPU, memory and network are there: a second signal"
-        )
-    step = "scrape the kubelets' /metrics/cadvisor"
-    return CheckRow(
-        "host", "warn", "no cAdvisor series: idleness has no signal from the host", step
-    )
+def check_clusters(survey: MetricSurvey) -> Iterator[CheckRow]:
+    """Yield a row where the series are of several clusters."""
+    if error := find_mixture(survey.series):
+        yield CheckRow("clusters", "bad", error.message, error.hint or "")
 
 
 class _Doctor:
@@ -370,6 +366,22 @@ class _Doctor:
         step = "start kube-state-metrics with --metric-labels-allowlist=pods=[team],nodes=[*]"
         finding = f"kube-state-metrics, its labels in {style}; it shows no pod labels: no teams"
         return CheckRow("inventory", "warn", finding, step)
+
+    def host(self, survey: MetricSurvey) -> CheckRow:
+        """Return whether there is a signal from the host that names containers."""
+        name = "container_cpu_usage_seconds_total"
+        if name not in survey.names:
+            step = "scrape the kubelets' /metrics/cadvisor"
+            finding = "no cAdvisor series: idleness has no signal from the host"
+            return CheckRow("host", "warn", finding, step)
+        matchers = ", ".join(p for p in ('container!=""', self._matchers) if p)
+        named = self._query(f"count({build_selector([name], matchers)})")
+        if not named or not named[0][1]:
+            step = "a runtime behind cri-dockerd hides them from cAdvisor: use containerd or CRI-O"
+            finding = "cAdvisor's series name no container: idleness has no signal from the host"
+            return CheckRow("host", "warn", finding, step)
+        finding = "cAdvisor's CPU, memory and network are there: a second signal"
+        return CheckRow("host", "ok", finding)
 
     def reach(self, survey: MetricSurvey) -> CheckRow:
         signal_name = survey.signal_name or "up"

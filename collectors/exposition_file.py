@@ -10,11 +10,13 @@ import polars as pl
 
 from collectors.assemble import CodedSeries, SeriesCatalog
 from collectors.exposition import read
-from collectors.frame import Floats, Ints
+from collectors.frame import DEVICE, Floats, Ints
 from collectors.inventory import derive_pod_uid
+from collectors.odd_times import DAY_US, find_first_day, reject
 from collectors.reader import find_meanings
 from fallow.errors import UsageError
 from fallow.input_files import open_text_input
+from fallow.rejections import Rejection
 from fallow.tables import Batch
 
 SOURCE = "exposition"
@@ -34,12 +36,17 @@ class _Values(msgspec.Struct, frozen=True):
 
 
 def import_exposition(
-    path: Path, cluster: str, now: datetime, interval_s: float
+    path: Path,
+    cluster: str,
+    now: datetime,
+    interval_s: float,
+    refused: list[Rejection] | None = None,
 ) -> Iterator[Batch]:
     """Return `sample`, `holding`, `pod` and `scrape` batches of a text file.
 
     `now` is the timestamp of lines without one. The file is read to its end first: OpenMetrics
     lists all timestamps of one metric before the next metric, so no row is complete earlier.
+    `refused` gets the rows whose time is far before the others' (`odd_times`).
 
     Raises:
         UsageError: no such file, or nothing in it is a GPU metric that Fallow knows.
@@ -48,7 +55,41 @@ def import_exposition(
         raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 30s")
     timestamp = now.astimezone(UTC).replace(tzinfo=None)
     values = _read(path, np.datetime64(timestamp, "us").astype(np.int64))
+    values, odd = _leave_odd_times(values)
+    if refused is not None:
+        refused += odd
     return _build_batches(path, values, cluster, interval_s)
+
+
+def _leave_odd_times(values: _Values) -> tuple[_Values, list[Rejection]]:
+    """Return the values without those of odd times, and these as rows by device."""
+    day = values.stamps // DAY_US
+    days, counts = np.unique(day, return_counts=True)
+    first = find_first_day(days, counts)
+    odd = np.flatnonzero(day < first)
+    inside = np.flatnonzero(day >= first)
+    if not len(odd) or not len(inside):
+        return values, []
+    catalog = values.catalog
+    rows = pl.DataFrame(
+        {
+            "device": catalog.build_table()[values.coded.identity[odd], DEVICE],
+            "ts": values.stamps[odd],
+            "day": day[odd],
+        }
+    ).group_by("device", "ts")
+    devices = rows.agg(pl.col("day").first()).group_by("device").agg(pl.col("day").min(), pl.len())
+    listed = [
+        (catalog.devices[code], at, count) for code, at, count in devices.sort("device").rows()
+    ]
+    remaining = msgspec.structs.replace(
+        values,
+        coded=values.coded.take(inside),
+        stamps=values.stamps[inside],
+        values=values.values[inside],
+        rejected=values.rejected + len(odd),
+    )
+    return remaining, reject(listed, first)
 
 
 def _read(path: Path, now: np.int64) -> _Values:

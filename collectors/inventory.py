@@ -14,9 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fallow.kube.gpu_resources import is_unknown_accelerator
 from fallow.protections import UNREADABLE
 from fallow.rejections import Rejection
 from fallow.tables import Batch, get_schema, list_columns
+from fallow.window import EARLIEST
 
 log = logging.getLogger("fallow.inventory")
 
@@ -24,7 +26,9 @@ BATCH_ROWS = 5000
 FAULTS = "faults"
 """In a row, beside its columns: what could not be read of its object."""
 DOUBTS = "doubts"
-"""In a row, beside its columns: (field, reason) of what is odd or not understood of its object."""
+"""In a row, beside its columns: (kind, field, reason) of what is odd or unknown of its object."""
+UNKNOWN_RESOURCE = "resource"
+"""Kind of a rejection: an object with a resource that may be an accelerator of no known kind."""
 _MARKED = {"pod": "annotations", "node": "labels"}
 """Columns whose documents have the mark of an unreadable object."""
 _UNSTORABLE = (ValueError, TypeError, OverflowError)
@@ -64,13 +68,31 @@ def _build_batch(
         rows = [_drop_unstorable(table, row) for row in rows]
         sound = [row for row in rows if all(row.get(key) is not None for key in keys)]
         batch = Batch(table, pa.Table.from_pylist(sound, schema=get_schema(table)))
+    batch = Batch(table, _drop_unset_times(batch.rows))
     rejections += [describe_rejection(table, row, row[FAULTS]) for row in rows if row.get(FAULTS)]
     rejections += [
-        describe_rejection(table, row, reason, field)
+        describe_rejection(kind, row, reason, field)
         for row in rows
-        for field, reason in row.get(DOUBTS, ())
+        for kind, field, reason in row.get(DOUBTS, ())
     ]
     return batch
+
+
+def _drop_unset_times(rows: pa.Table) -> pa.Table:
+    """Return the rows without times that nobody has set, such as Go's zero time, the year 1.
+
+    An object that was first seen then was first seen when it was read.
+    """
+    earliest = pa.scalar(EARLIEST, pa.timestamp("us"))
+    for place, field in enumerate(rows.schema):
+        if not (pa.types.is_timestamp(field.type) and field.nullable and rows.num_rows):
+            continue
+        column = rows.column(place)
+        unset = pc.fill_null(pc.less(column, earliest), False)
+        if pc.any(unset).as_py():
+            other = rows["last_seen"] if field.name == "first_seen" else pa.scalar(None, field.type)
+            rows = rows.set_column(place, field, pc.if_else(unset, other, column))
+    return rows
 
 
 def _check_times(rows: pa.Table) -> None:
@@ -102,6 +124,13 @@ def mark_unreadable(table: str, row: Row, faults: list[str]) -> Row:
         marks = msgspec.json.decode(row.get(column) or "{}")
         marked[column] = document({**marks, UNREADABLE: text})
     return marked
+
+
+def list_unknown_resources(amounts: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return the doubts of an object's resources that look like accelerators of no known kind."""
+    reason = "it looks like an accelerator that Fallow does not know: its devices are not counted"
+    unknown = (name for name in amounts if is_unknown_accelerator(name))
+    return [(UNKNOWN_RESOURCE, name, reason) for name in unknown]
 
 
 def build_each(

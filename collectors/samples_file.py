@@ -17,10 +17,13 @@ from polars.exceptions import PolarsError
 
 from collectors.frame import SAMPLE, TOTAL
 from collectors.inventory import derive_pod_uid
+from collectors.odd_times import DAY_US, find_first_day, reject
 from collectors.series import get_legal_range
 from collectors.table_file import explain_unreadable, open_table, read_numbers, read_timestamps
 from fallow.errors import UsageError
+from fallow.rejections import Rejection
 from fallow.tables import Batch, get_schema, list_columns
+from fallow.window import EARLIEST
 
 SOURCE = "file"
 NAMESPACE = "imported"
@@ -45,7 +48,11 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 def import_samples(
-    path: Path, columns: Mapping[str, str], interval_s: float, cluster: str
+    path: Path,
+    columns: Mapping[str, str],
+    interval_s: float,
+    cluster: str,
+    refused: list[Rejection] | None = None,
 ) -> Iterator[Batch]:
     """Return `pod`, `sample` and `scrape` batches of a file.
 
@@ -53,6 +60,7 @@ def import_samples(
     microseconds or nanoseconds (distinguished by size), timestamps, or ISO 8601 text; without a
     zone it is UTC. Negative and impossible values become null and are counted in the `scrape`
     row. The whole file is checked before the first batch, so that a bad file stores nothing.
+    `refused` gets the rows whose time is far before the others' (`odd_times`).
 
     Raises:
         UsageError: the file or the mapping cannot be used; the message names the legal values.
@@ -75,10 +83,32 @@ def import_samples(
     plan = _Plan(path, columns, interval_s, cluster, frame)
     try:
         rejected = _inspect(plan)
+        plan, odd = _leave_odd_times(plan)
         pods = _list_pods(plan)
     except PolarsError as error:
         raise explain_unreadable(path, error) from error
-    return _build_batches(plan, pods, rejected)
+    if refused is not None:
+        refused += odd
+    return _build_batches(plan, pods, rejected + sum(row.count for row in odd))
+
+
+def _leave_odd_times(plan: _Plan) -> tuple[_Plan, list[Rejection]]:
+    """Return the plan without the rows of odd times, and those by device."""
+    rows = _fill_owners(plan).select("device", day=pl.col("ts").dt.epoch("d").cast(pl.Int64))
+    days = rows.group_by("day").len().sort("day").collect(engine="streaming")
+    first = find_first_day(days["day"].to_numpy(), days["len"].cast(pl.Int64).to_numpy())
+    if not days.height or days["day"][0] >= first:
+        return plan, []
+    odd = rows.filter(pl.col("day") < first).group_by("device")
+    listed = odd.agg(pl.col("day").min(), pl.len()).sort("device").collect().rows()
+    begin = pl.lit(first * DAY_US).cast(pl.Datetime("us"))
+    frame = plan.frame.filter(pl.col("ts") >= begin)
+    if not int(days.filter(pl.col("day") >= first)["len"].sum()):
+        raise UsageError(
+            f"{plan.path}: all of {plan.mapping['ts']!r} (ts) is before {EARLIEST:%Y}",
+            hint="is it Unix time, or a time since the start of a trace? Add the start to it",
+        )
+    return msgspec.structs.replace(plan, frame=frame), reject(listed, first)
 
 
 def _check(mapping: Mapping[str, str], interval_s: float) -> None:

@@ -18,6 +18,8 @@ _UNITS = {
     "w": timedelta(weeks=1),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(2012, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
+"""No row of telemetry is older: a clock was not set, or a number is no time."""
 YEARS = range(1970, 2200)
 """Years of telemetry; several of the longest durations before them are still dates."""
 _LONGEST = timedelta(days=36_525)

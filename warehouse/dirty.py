@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from fallow.window import Window
+from fallow.window import EARLIEST, Window
 from warehouse.late_devices import Marks, SampleMarks, list_few_devices
 from warehouse.sample_validity import VALIDITY
 from warehouse.statements import fetch_row, fetch_rows, run_change, write_literal
@@ -36,8 +36,6 @@ in the lake or archived: an outage of three months is unknown and paid. What one
 makes is bounded."""
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
-EARLIEST = datetime(2010, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
-"""No sample of a GPU is older: a clock was not set, or a number is no time."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Part = tuple[datetime, datetime]
 _IS_TAKEN = "bucket > date_trunc('hour', bucket)"
@@ -222,10 +220,11 @@ def _cut_to_kept(warehouse: "Warehouse", parts: list[_Part]) -> list[_Part]:
         )
         with warehouse.transaction() as cursor:
             hours = run_change(cursor, f"DELETE FROM unposted WHERE {far}")
-        log.warning(
-            "hours far from all telemetry are not accounted",
-            extra={"hours": hours, "first": oldest},
-        )
+        if hours:
+            log.warning(
+                "hours far from all telemetry are not accounted",
+                extra={"hours": hours, "first": f"{oldest:%Y-%m-%d %H:%M}"},
+            )
     return cut
 
 

@@ -25,7 +25,8 @@ from fallow.gpu_models import get_model_name
 from fallow.redaction import redact
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
-from warehouse.dirty import EARLIEST, mark_buckets, mark_reassigned_hours
+from fallow.window import EARLIEST
+from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes

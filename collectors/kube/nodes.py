@@ -4,7 +4,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import DOUBTS, document, mark_unreadable
+from collectors.inventory import DOUBTS, document, list_unknown_resources, mark_unreadable
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.shapes import Meta, Node
 from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, find_gpu_resource, select_gpus
@@ -82,7 +82,10 @@ def _build_columns(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict
         "unschedulable": bool(node.spec.unschedulable),
         "labels": document(meta.labels),
         "taints": document(node.spec.taints),
-        DOUBTS: [("gpu_count", doubt) for doubt in gpus_of_node.doubts],
+        DOUBTS: [
+            *(("node", "gpu_count", doubt) for doubt in gpus_of_node.doubts),
+            *list_unknown_resources(node.status.capacity or ()),
+        ],
     }
 
 

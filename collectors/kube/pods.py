@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from collectors.inventory import document, mark_unreadable
+from collectors.inventory import DOUBTS, document, list_unknown_resources, mark_unreadable
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
 from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts
@@ -166,6 +166,7 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
     devices, refused = read_devices(pod, requested_amounts, context.dra, context.registers)
     context.refused.extend(refused)
     return {
+        DOUBTS: list_unknown_resources(requested_amounts),
         "cluster": context.cluster,
         "uid": meta.uid,
         "namespace": meta.namespace,

@@ -15,6 +15,7 @@ from collectors.kube.addresses import address_rows
 from collectors.kube.pods import ENDED
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
+from collectors.prometheus.clusters import find_mixture, list_cluster_labels
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, decode_vector
 from collectors.prometheus.gaps import MEMORY, Silences
@@ -142,6 +143,7 @@ class PrometheusCollector:
         }
         self._silences: tuple[datetime, Silences] | None = None
         self._remote: RemoteReader | None = None
+        self._is_of_one_cluster = False
         self._is_begun = False
         """Slices of this run were read: their queries count."""
         self.failure: FallowError | None = None
@@ -218,6 +220,7 @@ class PrometheusCollector:
     def _list_parts(
         self, groups: Mapping[str, Sequence[str]], window: Window
     ) -> "list[TelemetryPart]":
+        self._check_clusters(groups, window)
         density = self._density(groups, window)
         step = self._step(density)
         is_large = density * window.seconds >= LEAST_REMOTE
@@ -260,6 +263,19 @@ class PrometheusCollector:
         return cursors.list_pieces(
             window, prefix, self._cursors, overlap=OVERLAP, settled_until=settled_until
         )
+
+    def _check_clusters(self, groups: Mapping[str, Sequence[str]], window: Window) -> None:
+        """Raise UsageError where the GPU series of a window's end are of several clusters."""
+        if self._is_of_one_cluster:
+            return
+        names = self._telemetry.list_signal_names(groups)
+        span = f"{round(min(window.seconds, 3600))}s"
+        series = f"last_over_time({build_selector(names, self._settings.selector)}[{span}])"
+        labels = ", ".join(list_cluster_labels())
+        counted = self._query(f"count by ({labels}) ({series})", window.end)
+        if error := find_mixture(label_set for label_set, _ in counted):
+            raise error
+        self._is_of_one_cluster = True
 
     def _density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
         """Return how many values a second has; decide whether the server thins them."""

@@ -39,7 +39,7 @@ from collectors.kube.table import parse_table
 from collectors.prometheus import tables
 from collectors.prometheus.pod_identity import find_own_label
 from collectors.series import is_exporter
-from fallow.kube.gpu_resources import find_gpu_resource
+from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
 from fallow.kube.owner_links import read_owner_links
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 from fallow.resources import read_table
@@ -218,7 +218,7 @@ def _is_requesting_devices(pod: Pod) -> bool:
     for container in pod.spec.containers or ():
         sides = container.resources
         for name in {**((sides and sides.requests) or {}), **((sides and sides.limits) or {})}:
-            if find_gpu_resource(name) is not None:
+            if find_gpu_resource(name) is not None or is_unknown_accelerator(name):
                 return True
     return False
 

@@ -35,6 +35,23 @@ class GpuResource(msgspec.Struct, frozen=True):
         return self.form == "shared" or self.name.endswith(SHARED_SUFFIX)
 
 
+_ACCELERATOR = re.compile(
+    r"[/_](?:.*[^a-z])?(?:p?v?gpus?|[tnx]pu|neuron\w*|gaudi\w*|mlu|dcu|mig|accelerators?)(?![a-z])",
+    re.IGNORECASE,
+)
+_MONITORING = re.compile(r"_monitoring$|^gpu[./_]intel[./_]com|kubernetes[./_]io")
+
+
+@cache
+def is_unknown_accelerator(name: str) -> bool:
+    """Return whether no row knows a resource whose name says that it is an accelerator.
+
+    kube-state-metrics writes the slash as `_`.
+    """
+    is_listed = find_gpu_resource(name) is not None or _MONITORING.search(name) is not None
+    return not is_listed and _ACCELERATOR.search(name) is not None
+
+
 @cache
 def _read_patterns() -> list[tuple[re.Pattern[str], str, str]]:
     rows = read_table("fallow.kube", "gpu_resources.csv")

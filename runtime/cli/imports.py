@@ -8,9 +8,10 @@ import typer
 
 from collectors.exposition_file import import_exposition
 from collectors.kube.dump import import_kubectl
-from collectors.openb import import_openb
+from collectors.openb import EPOCH, import_openb
 from collectors.samples_file import import_samples
 from fallow.errors import UsageError
+from fallow.rejections import Rejection
 from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.imports import Importer, count_inventory
@@ -45,8 +46,10 @@ def samples(
     pairs = _parse_columns(columns)
     seconds = parse_duration(interval).total_seconds()
     price = _parse_rate(rate)
-    batches = import_samples(file, pairs, seconds, settings.cluster)
-    summary = Importer(settings, run.now()).import_batches(batches, rate=price)
+    refused: list[Rejection] = []
+    batches = import_samples(file, pairs, seconds, settings.cluster, refused)
+    summary = Importer(settings, run.now()).import_batches(batches, price, refused)
+    _report_refused(run, refused)
     run.data([summary], noun="import")
 
 
@@ -62,6 +65,7 @@ def openb(
     settings = run.own_settings("fallow import openb")
     batches = list(import_openb(nodes, pods, placement, settings.cluster))
     summary = Importer(settings, run.now()).import_batches(batches)
+    run.say(f"the trace's times are relative: its second 0 is imported as {EPOCH:%Y-%m-%d}")
     run.say(f"{summary['added']} rows stored, {summary['duplicates']} were there already")
     run.data(count_inventory(batches), noun="inventory")
 
@@ -83,8 +87,11 @@ def exposition(
     """Import a text in the Prometheus exposition format, with or without timestamps."""
     settings = run.own_settings("fallow import exposition")
     seconds = parse_duration(interval).total_seconds()
-    batches = import_exposition(file, settings.cluster, run.now(), seconds)
-    run.data([Importer(settings, run.now()).import_batches(batches)], noun="import")
+    refused: list[Rejection] = []
+    batches = import_exposition(file, settings.cluster, run.now(), seconds, refused)
+    summary = Importer(settings, run.now()).import_batches(batches, refused=refused)
+    _report_refused(run, refused)
+    run.data([summary], noun="import")
 
 
 def prometheus(
@@ -100,6 +107,16 @@ def prometheus(
     with show_progress() as progress:
         summary = Importer(settings, run.now()).backfill(since, progress)
     run.data([summary], noun="import")
+
+
+def _report_refused(run: CommandRun, refused: list[Rejection]) -> None:
+    """Say which rows were left out, and how they are imported where their time is right."""
+    if refused:
+        count, first = sum(row.count for row in refused), min(refused)
+        run.say(
+            f"{count} rows refused (old), such as of {first.name}: {first.reason}. "
+            "If the time is right, import them from a file of their own"
+        )
 
 
 def _parse_columns(text: str) -> dict[str, str]:

@@ -69,7 +69,7 @@ def _build_formatter() -> logging.Formatter:
         shared.append(_spell_out_values)
     else:
         shared += [structlog.stdlib.add_logger_name, structlog.processors.dict_tracebacks]
-        renderer = structlog.processors.JSONRenderer()
+        renderer = structlog.processors.JSONRenderer(default=str)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],

@@ -1,8 +1,9 @@
 """Import rows from files and from a Prometheus's history, through ingest and the ledger."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from collectors.openb import summarize_import
 from collectors.prices import rate_card
 from collectors.prometheus.collector import MAX_SAMPLES
 from fallow.clean_texts import check_batches
+from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_timestamp
@@ -66,11 +68,23 @@ class Importer:
         return self.now
 
     def import_batches(
-        self, batches: Iterable[Batch], rate: Decimal | None = None
+        self,
+        batches: Iterable[Batch],
+        rate: Decimal | None = None,
+        refused: Sequence[Rejection] = (),
     ) -> dict[str, Any]:
-        """Open the warehouse, store the batches, account for them, and return the counts."""
+        """Open the warehouse, store the batches, account for them, and return the counts.
+
+        `refused` was left out of the batches already: its rows are listed, and counted as old.
+        """
+        count = sum(rejection.count for rejection in refused)
+        if refused:
+            cluster = self.settings.cluster
+            listed = build_batch(refused, cluster=cluster, source="import", at=self.now)
+            batches = chain(batches, [listed])
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
-            return self.import_into(warehouse, batches, rate)
+            summary = self.import_into(warehouse, batches, rate)
+        return {**summary, "rows": summary["rows"] + count, "old": summary["old"] + count}
 
     def import_into(
         self, warehouse: "Warehouse", batches: Iterable[Batch], rate: Decimal | None = None

@@ -15,7 +15,7 @@ def test_a_sample_of_1970_is_left_out_and_accounting_ends(site: Site) -> None:
     answer = site.import_lines(odd, *lines)
     assert answer.code == 0, answer.err
     counts = answer.out.splitlines()[1].split()
-    assert counts[5:7] == ["0", "2"]  # none of the future; the sample and the scrape of its time
+    assert counts[5:7] == ["0", "1"]  # none of the future; the sample of 1970
     assert site.sum_hours("state") == {"productive": 12.0}
     assert site.query("select count(*) as n from sample where ts < timestamp '2000-01-01'") == [
         {"n": 0}
