@@ -80,6 +80,23 @@ def test_its_failures_are_incidents_with_causes_and_lost_work(
     assert sum(row["lost_gpu_hours"] or 0.0 for row in listed) > 1
 
 
+def test_its_plan_drains_the_sick_node(
+    printed: tuple[str, Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API was polled each hour: the node's state is known, and its drain is announced."""
+    capsys.readouterr()
+    assert run(["plan", "--home", str(printed[1].home), "-o", "json"]) == 0
+    (decision,) = (
+        d
+        for d in json.loads(capsys.readouterr().out)["decisions"]
+        if d["policy"] == "recycle-sick-nodes"
+    )
+    assert (decision["verb"], decision["step"], decision["ruling"]) == (
+        "recycle node", "notify", "allow"
+    )  # fmt: skip
+    assert "coverage" not in {reason["gate"] for reason in decision["reasons"]}
+
+
 def test_nothing_is_called_idle_that_works(printed: tuple[str, Settings]) -> None:
     assert ", 0 false alarms" in printed[0]
 
