@@ -28,6 +28,7 @@ from collectors.frame import (
     build_batch,
     build_numbers,
     build_words,
+    clip_ratios,
 )
 from fallow.tables import Batch
 
@@ -297,7 +298,7 @@ def _scale(
         for name in ("scale", "low", "high")
     )
     with np.errstate(over="ignore", invalid="ignore"):
-        values = samples.values * scale
+        values = clip_ratios(samples.values * scale, high)
         refused = ~((values >= low) & (values <= high))
     ored = np.array([m.combine == "or" for m in measures])[codes]
     if ored.any():

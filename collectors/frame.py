@@ -45,7 +45,18 @@ _UTILISATION = ("gpu_util_pct", "gr_engine_active", "sm_active", "tensor_active"
 _MOST_DIFFERENCE, _NOTHING, _SOMETHING = 0.25, 0.01, 0.05
 """Two exporters of a GPU agree if the means of five minutes differ less; one may not see nothing
 where the other sees something. Ten samples each of a load that comes and goes differ less."""
+MARGIN = 1.1
+"""How far a ratio may be above the whole."""
 _DENSE = 8  # cells of the (timestamp, device) grid per value, up to which the grid is used
+
+
+def clip_ratios(values: Floats, high: Floats | float) -> Floats:
+    """Return values with ratios just above the whole as the whole.
+
+    DCGM multiplexes its counters, and under MIG it divides by an instance: 1.02 is a full second.
+    What is farther above is no reading, and is refused with the rest.
+    """
+    return np.where((high == 1) & (values > 1) & (values <= MARGIN), 1.0, values)
 
 
 class RowGrid:
@@ -123,7 +134,8 @@ class Frame:
         low = np.array([m.low for m in measures])[coded.measure]
         high = np.array([m.high for m in measures])[coded.measure]
         with np.errstate(over="ignore", invalid="ignore"):
-            self._value = values * np.array([m.scale for m in measures])[coded.measure]
+            scale = np.array([m.scale for m in measures])[coded.measure]
+            self._value = clip_ratios(values * scale, high)
             self.refused: Bools = ~((self._value >= low) & (self._value <= high))
         self._doubted = self._find_doubted(high)
         self._good = ~self.refused

@@ -194,7 +194,7 @@ def _fill_owners(plan: _Plan) -> pl.LazyFrame:
     """Return the usable rows with namespace, pod and device filled in."""
     mapped = plan.mapping
     pod = pl.col("pod").fill_null(pl.col("workload")) if "pod" in mapped else pl.col("workload")
-    device = pl.col("device").fill_null(pod) if "device" in mapped else pod
+    device = _name_device(mapped).fill_null(pod) if "device" in mapped else pod
     namespace = pl.lit(NAMESPACE)
     if "namespace" in mapped:
         namespace = pl.col("namespace").fill_null(NAMESPACE)
@@ -205,6 +205,16 @@ def _fill_owners(plan: _Plan) -> pl.LazyFrame:
     # A namespace without a pod names no holder.
     holder = pl.when(pl.col("pod").is_not_null()).then(pl.col("namespace"))
     return owned.with_columns(holder.alias("namespace"))
+
+
+def _name_device(mapped: Mapping[str, str]) -> pl.Expr:
+    """Return the device: an index is one of each node."""
+    device = pl.col("device")
+    if "node" not in mapped:
+        return device
+    of_node = pl.col("node") + "/gpu" + device
+    is_index = device.str.contains(r"^\d{1,4}$") & pl.col("node").is_not_null()
+    return pl.when(is_index).then(of_node).otherwise(device)
 
 
 def _list_pods(plan: _Plan) -> pl.DataFrame:

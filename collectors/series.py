@@ -252,7 +252,7 @@ def identify(labels: Mapping[str, str]) -> Identity | None:
     """Return the device and owner that a label set names; None without any device."""
     node = find_node(labels)
     index = _parse_integer(_find_first(labels, "index"))
-    uuid = _find_first(labels, "device")
+    uuid = _find_uuid(labels)
     if uuid is not None:
         uuid = _REPLICA.sub("", uuid)
     elif index is not None and node is not None:
@@ -276,6 +276,12 @@ def identify(labels: Mapping[str, str]) -> Identity | None:
         shared=_find_first(labels, "share") is not None,
         target=labels.get("instance"),
     )
+
+
+def _find_uuid(labels: Mapping[str, str]) -> str | None:
+    """Return the first identity; zeros alone, as of AMD's virtual functions, are those of many."""
+    values = (labels.get(label) for label in list_labels_of("device"))
+    return next((uuid for uuid in values if uuid and uuid.strip("0-")), None)
 
 
 def find_node(labels: Mapping[str, str]) -> str | None:

@@ -21,6 +21,16 @@ BUSY = {
     "DCGM_FI_DEV_FB_USED": 60000.0,
     "DCGM_FI_DEV_FB_FREE": 20000.0,
 }
+IDLE = {
+    "DCGM_FI_DEV_GPU_UTIL": 0.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.0,
+    "DCGM_FI_DEV_POWER_USAGE": 112.0,
+    "DCGM_FI_DEV_FB_USED": 20000.0,
+    "DCGM_FI_DEV_FB_FREE": 60000.0,
+}
+FREE = {**IDLE, "DCGM_FI_DEV_POWER_USAGE": 70.0, "DCGM_FI_DEV_FB_USED": 4.0}
+POWER = frozenset({"DCGM_FI_DEV_POWER_USAGE"})
+"""Never equal twice in a row: a reading that stands still is no measurement."""
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -45,19 +55,44 @@ def ago(hours: float) -> datetime:
     return END - HOUR * hours
 
 
-def build_node(name: str, gpus: int = 2, **capacity: str) -> dict[str, Any]:
-    """Return a ready node with so many GPUs, a day older than the telemetry."""
-    size = {"cpu": "96", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": str(gpus), **capacity}
-    born = write_time(ago(24))
+def label_instance(kind: str, region: str = "us-east-1", **labels: str) -> dict[str, str]:
+    """Return the labels that a cloud puts on its nodes, and GFD's named by their last word."""
+    return {
+        "node.kubernetes.io/instance-type": kind,
+        "topology.kubernetes.io/region": region,
+        **{f"nvidia.com/gpu.{name}": value for name, value in labels.items()},
+    }
+
+
+def build_node(
+    name: str,
+    gpus: int | None = 2,
+    *,
+    labels: Mapping[str, str] | None = None,
+    allocatable: Mapping[str, str] | None = None,
+    provider: str = "aws:///us-east-1a/i-",
+    born: float = 24,
+    resources: Mapping[str, str] | None = None,
+    **capacity: str,
+) -> dict[str, Any]:
+    """Return a ready node with so many GPUs, a day older than the telemetry; None: no resource."""
+    gpu = {} if gpus is None else {"nvidia.com/gpu": str(gpus)}
+    size = {"cpu": "96", "memory": "1024Gi", "pods": "110", **gpu, **capacity, **(resources or {})}
+    since = write_time(ago(born))
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "uid": f"node-{name}", "creationTimestamp": born},
-        "spec": {"providerID": f"aws:///us-east-1a/i-{name}"},
+        "metadata": {
+            "name": name,
+            "uid": f"node-{name}",
+            "creationTimestamp": since,
+            **({"labels": dict(labels)} if labels else {}),
+        },
+        "spec": {"providerID": f"{provider}{name}"} if provider else {},
         "status": {
             "capacity": size,
-            "allocatable": dict(size),
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": born}],
+            "allocatable": {**size, **(allocatable or {})},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
         },
     }
 
@@ -68,12 +103,22 @@ def build_pod(
     *,
     gpus: int = 0,
     namespace: str = "ml",
+    labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
+    owner: tuple[str, str] | None = None,
+    born: float = HOURS + 2,
+    status: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    resources: Mapping[str, str] | None = None,
     **requests: str,
 ) -> dict[str, Any]:
-    """Return a running pod that was created before the telemetry began."""
-    gpu = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    born = write_time(ago(HOURS + 2))
+    """Return a running pod that was created before the telemetry began.
+
+    `resources` are limits, as of devices; `status` and `spec` replace fields.
+    """
+    gpu = {**({"nvidia.com/gpu": str(gpus)} if gpus else {}), **(resources or {})}
+    since = write_time(ago(born))
+    reference = {"apiVersion": "batch/v1", "controller": True}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -81,8 +126,14 @@ def build_pod(
             "name": name,
             "namespace": namespace,
             "uid": f"uid-{name}",
-            "creationTimestamp": born,
+            "creationTimestamp": since,
             "annotations": dict(annotations or {}),
+            **({"labels": dict(labels)} if labels else {}),
+            **(
+                {"ownerReferences": [{**reference, "kind": owner[0], "name": owner[1], "uid": "o"}]}
+                if owner
+                else {}
+            ),
         },
         "spec": {
             "nodeName": node,
@@ -96,21 +147,23 @@ def build_pod(
                     },
                 }
             ],
+            **(spec or {}),
         },
         "status": {
             "phase": "Running",
-            "startTime": born,
-            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": born}],
+            "startTime": since,
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": since}],
             "containerStatuses": [
                 {
                     "name": "c",
-                    "state": {"running": {"startedAt": born}},
+                    "state": {"running": {"startedAt": since}},
                     "ready": True,
                     "restartCount": 0,
                     "image": "x",
                     "imageID": "",
                 }
             ],
+            **(status or {}),
         },
     }
 
@@ -122,14 +175,28 @@ def write_dump(path: Path, objects: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def list_lines(
-    uuid: str, host: str, *, gpu: int = 0, values: Mapping[str, float] = BUSY, **labels: str
+    uuid: str,
+    host: str,
+    *,
+    gpu: int = 0,
+    values: Mapping[str, float] = BUSY,
+    since: float = HOURS,
+    until: float = 0,
+    **labels: str,
 ) -> list[str]:
-    """Return one device's lines, a scrape every five minutes until the present hour."""
+    """Return one device's lines, a scrape every five minutes between two hours before the present.
+
+    A label that is empty here is left out.
+    """
     names = {"gpu": str(gpu), "UUID": uuid, "modelName": H100, "Hostname": host, **labels}
-    text = ",".join(f'{key}="{value}"' for key, value in names.items())
-    count = HOURS * int(HOUR / STEP)
-    times = [int((END - STEP * (count - k)).timestamp() * 1000) for k in range(count)]
-    return [f"{metric}{{{text}}} {value} {at}" for metric, value in values.items() for at in times]
+    text = ",".join(f'{key}="{value}"' for key, value in names.items() if value)
+    count = round((since - until) * HOUR / STEP)
+    times = [int((ago(since) + STEP * k).timestamp() * 1000) for k in range(count)]
+    return [
+        f"{metric}{{{text}}} {value + k % 3 * (metric in POWER)} {at}"
+        for metric, value in values.items()
+        for k, at in enumerate(times)
+    ]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:

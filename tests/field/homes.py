@@ -1,0 +1,156 @@
+"""Shared homes: the situations of a test file, imported as clusters and asked once."""
+
+import importlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.field.front import serve_front
+from tests.field.site import Answer, Fallow, ago, write_time
+from tests.field.situation import Situation
+
+FOLDER = Path(__file__).parent
+DIMENSIONS = ("cluster", "namespace", "team", "workload", "model", "node", "state")
+
+
+@cache
+def load_situations() -> Mapping[str, Situation]:
+    """Return the situations of all folders by name."""
+    names = sorted(path.parent.name for path in FOLDER.glob("*/inputs.py"))
+    return {name: importlib.import_module(f"tests.field.{name}.inputs").SITUATION for name in names}
+
+
+def list_parameters(choose: Callable[[Situation], bool]) -> list[Any]:
+    """Return the situations of one home as parameters of a test, with their marks."""
+    return [
+        pytest.param(
+            name,
+            id=f"{situation.kind}-{name}",
+            marks=[
+                *([pytest.mark.long] if situation.long else []),
+                *(
+                    [pytest.mark.xfail(strict=True, reason=situation.fails, run=situation.runs)]
+                    if situation.fails
+                    else []
+                ),
+            ],
+        )
+        for name, situation in load_situations().items()
+        if choose(situation)
+    ]
+
+
+def list_names(request: pytest.FixtureRequest) -> list[str]:
+    """Return the situations that the file of a fixture is asked about and that can be tried."""
+    names = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    }
+    return sorted(name for name in names if load_situations()[name].runs)
+
+
+class Home:
+    """One home with several clusters, and what it answers for each."""
+
+    def __init__(
+        self, fallow: Fallow, folder: Path, names: Iterable[str], prometheus: str = ""
+    ) -> None:
+        self._fallow, self._folder, self._home = fallow, folder, folder / "home"
+        self._rows: dict[int, list[dict[str, Any]]] = {}
+        self._tables: dict[str, list[dict[str, Any]]] = {}
+        self.imports: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
+        for name in names:
+            for command, refused in load_situations()[name].write(folder / name):
+                self.imports[name].append((self.run(name, *command), refused))
+            if prometheus:
+                self._import_prometheus(name, prometheus)
+
+    def _import_prometheus(self, name: str, url: str) -> None:
+        situation = load_situations()[name]
+        config = self._folder / name / "fallow.yaml"
+        config.write_text(f"""prometheus: {{selector: 'situation="{name}"'}}\n""")
+        words = ("import", "prometheus", "--since", situation.since, "--config", config)
+        front = serve_front(url, situation.front) if situation.front else nullcontext(url)
+        with front as address:
+            self.imports[name].append((self.run(name, *words, "--url", address), situation.refused))
+
+    def run(self, cluster: str, *words: str | Path) -> Answer:
+        """Run a command for a cluster."""
+        return self._fallow(*words, "--home", self._home, "--cluster", cluster)
+
+    def sum_spend(self, cluster: str, window_hours: int, by: str, column: str) -> dict[str, float]:
+        """Return one column of `fallow spend` of a cluster by dimensions, of all that is not 0."""
+        if window_hours not in self._rows:
+            window = f"{write_time(ago(window_hours))}/{write_time(ago(0))}"
+            words = ("spend", "--by", ",".join(DIMENSIONS), "--window", window)
+            self._rows[window_hours] = self._read(*words)["spend"]
+        sums: dict[str, float] = defaultdict(float)
+        for row in self._rows[window_hours]:
+            if row["cluster"] == cluster:
+                key = ",".join(str(row[part]) for part in by.split(","))
+                sums[key] += float(row[column] or 0)
+        return {key: value for key, value in sums.items() if value}
+
+    def query(self, cluster: str, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a statement that are of a cluster."""
+        if sql not in self._tables:
+            self._tables[sql] = self._read("warehouse", "query", sql)["rows"]
+        return [row for row in self._tables[sql] if row["cluster"] == cluster]
+
+    def _read(self, *words: str) -> Any:
+        answer = self._fallow(*words, "-o", "json", "--home", self._home)
+        assert answer.code == 0, answer.err
+        return json.loads(answer.out)
+
+
+def check_situation(home: Home, name: str) -> None:
+    """Compare what a home answers for a situation's cluster with the answer by hand."""
+    situation = load_situations()[name]
+    printed = "".join(f"{answer.out}{answer.err}" for answer, _ in home.imports[name])
+    assert "Traceback" not in printed
+    for answer, refused in home.imports[name]:
+        assert answer.code == (2 if refused else 0), printed
+        assert refused in answer.err
+    for word in situation.words:
+        assert word in printed
+    check_spend(home, name)
+    check_tables(home, name)
+    if situation.doctor:
+        report = home.run(name, "doctor", "-o", "json")
+        for word in situation.doctor:
+            assert word in report.out
+
+
+def check_spend(home: Home, name: str) -> None:
+    """Compare hours and dollars."""
+    situation = load_situations()[name]
+    for column, expected in (("gpu_hours", situation.hours), ("usd", situation.dollars)):
+        for by, values in expected.items():
+            sums = home.sum_spend(name, situation.window_hours, by, column)
+            wanted = pytest.approx(
+                values, abs=situation.tolerance_hours, rel=situation.tolerance_share
+            )
+            assert sums == wanted, (by, column)
+
+
+def check_tables(home: Home, name: str) -> None:
+    """Compare nodes, pods and what statements return."""
+    situation = load_situations()[name]
+    for table, key, rows in (("node", "node", situation.nodes), ("pod", "pod", situation.pods)):
+        if rows:
+            stored = {row[key]: row for row in home.query(name, f"select * from {table}")}
+            for subject, columns in rows.items():
+                assert {c: stored[subject][c] for c in columns} == pytest.approx(columns)
+    for sql, wanted_rows in situation.answers.items():
+        rows_found = [
+            {column: value for column, value in row.items() if column != "cluster"}
+            for row in home.query(name, sql)
+        ]
+        assert rows_found == list(wanted_rows)
