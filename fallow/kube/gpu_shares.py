@@ -36,6 +36,13 @@ def find_share(profile: str | None) -> Fraction:
     return WHOLE
 
 
+def find_memory_share(share: Fraction) -> Fraction:
+    """Return the memory of an instance by its compute: a 3g of seven has four slices of eight."""
+    if share.denominator != MIG_SLICES:
+        return share
+    return Fraction(1 << (share.numerator - 1).bit_length(), 8)
+
+
 @cache
 def _read_parts() -> dict[str, int]:
     """Return how many compute partitions each of AMD's modes makes of a GPU."""

@@ -13,11 +13,11 @@ import msgspec
 
 from fallow.gpu_models import find_gpu_model
 from fallow.kube.gpu_resources import MOST_DEVICES, SHARED_SUFFIX, GpuResource, select_gpus
-from fallow.kube.gpu_shares import MIG_SLICES
+from fallow.kube.gpu_shares import MIG_SLICES, find_memory_share
 from fallow.kube.pod_requests import Amounts
 from fallow.resources import read_table
 
-_SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
+_SUFFIX = re.compile(r"(-SHARED|-MIG-INVALID)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
 _PROFILE = re.compile(r"(\d{1,4})g\.(\d{1,4})gb", re.ASCII)
 _SHARED = "-SHARED"
 _REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
@@ -64,9 +64,10 @@ def count_gpus(
 
 
 def read_labelled_gpus(labels: Mapping[str, str]) -> Gpus:
-    """Return the GPUs that discovery found although no device plugin offers them: they are paid."""
+    """Return the GPUs of discovery or of the machine that no device plugin offers: they are paid."""
     product, profile = _split_product(labels)
-    count = next((c.count for c in _list_counts(labels) if c.kind == "label"), None)
+    counts = sorted(_list_counts(labels), key=lambda c: c.kind != "label")
+    count = counts[0].count if counts else None
     return Gpus() if count is None or profile else Gpus(None, count, product)
 
 
@@ -166,12 +167,14 @@ def _count_physical(
     gpu_count = _count_whole(device_counts, replicas)
     if profile:
         return math.ceil(Fraction(gpu_count, count_instances_per_gpu(profile, product)))
-    parts = (
-        n * r.share / (replicas if r.is_divided else 1)
+    parts = [
+        (r.share, n / (replicas if r.is_divided else 1))
         for r, n in device_counts.items()
         if r.share < 1
-    )
-    return gpu_count + math.ceil(sum(parts, Fraction(0)))
+    ]
+    compute = sum((share * n for share, n in parts), Fraction(0))
+    memory = sum((find_memory_share(share) * n for share, n in parts), Fraction(0))
+    return gpu_count + math.ceil(max(compute, memory))
 
 
 def _count_whole(device_counts: DeviceCounts, replicas: int) -> int:

@@ -50,5 +50,4 @@ SITUATION = Situation(
     dumps=[[build_node("mi300", None, provider=""), build_pod("train", "mi300"), SLICE, CLAIM]],
     nodes={"mi300": {"gpu_count": 1}},
     pods={"train": {"gpu_request": 0.5}},
-    fails="devices of DRA without a uuid are not yet counted by driver, pool and parent",
 )

@@ -14,5 +14,5 @@ def _taint(node: dict[str, Any]) -> dict[str, Any]:
 SITUATION = Situation(
     kind="B",
     dumps=[[_taint(build_node("a"))], [build_node("a")]],
-    nodes={"a": {"taints": None}},
+    nodes={"a": {"taints": "[]"}},
 )
