@@ -272,9 +272,19 @@ class _PodFacts:
             side: _sum_amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
             for side in ("requests", "limits")
         }
-        self._containers: dict[tuple[str, ...], list[str]] = {}
-        for place in dict.fromkeys((*self._requested["requests"], *self._requested["limits"])):
-            self._containers.setdefault(place[:-1], []).append(place[-1])
+        self._requested_at_start = {
+            side: _sum_amounts(
+                state.series.get(f"kube_pod_init_container_resource_{side}", ()), places
+            )
+            for side in ("requests", "limits")
+        }
+        self._containers = _group_by_pod(self._requested)
+        self._init_containers = _group_by_pod(self._requested_at_start)
+        self._restart_policies = {
+            _build_key(words, places): words["restart_policy"]
+            for words, _ in state.series.get("kube_pod_init_container_info", ())
+            if words.get("restart_policy")
+        }
         self._killed: dict[tuple[str, ...], list[str]] = {}
         for label_set, _ in state.series.get(
             "kube_pod_container_status_last_terminated_reason", ()
@@ -312,7 +322,18 @@ class _PodFacts:
             PodSpec(
                 find_own_label(info, "node") or None,
                 info.get("priority_class") or None,
-                [self._container(at, c) for c in self._containers.get(at, ())],
+                [
+                    ContainerSpec(name, _read_resources(self._requested, (*at, name)))
+                    for name in self._containers.get(at, ())
+                ],
+                [
+                    ContainerSpec(
+                        name,
+                        _read_resources(self._requested_at_start, (*at, name)),
+                        self._restart_policies.get((*at, name)),
+                    )
+                    for name in self._init_containers.get(at, ())
+                ],
             ),
             PodStatus(
                 self._phase.get(at),
@@ -336,13 +357,6 @@ class _PodFacts:
             for name in self._killed.get(at, ())
         ]
         return statuses or None
-
-    def _container(self, at: tuple[str, ...], name: str) -> ContainerSpec:
-        place = (*at, name)
-        requested = Resources(
-            self._requested["requests"].get(place), self._requested["limits"].get(place)
-        )
-        return ContainerSpec(name, requested)
 
     def resolve(self, pod: Meta) -> TopOwner | None:
         """Return the topmost owner that the series lead to; None where the chain is incomplete."""
@@ -406,6 +420,21 @@ def _convert_time(values: Mapping[tuple[str, ...], float], key: tuple[str, ...])
 
 
 _FAR = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+
+
+def _group_by_pod(
+    amounts: Mapping[str, Mapping[tuple[str, ...], object]],
+) -> dict[tuple[str, ...], list[str]]:
+    containers: dict[tuple[str, ...], list[str]] = {}
+    for place in dict.fromkeys((*amounts["requests"], *amounts["limits"])):
+        containers.setdefault(place[:-1], []).append(place[-1])
+    return containers
+
+
+def _read_resources(
+    amounts: Mapping[str, Mapping[tuple[str, ...], dict[str, str | int]]], place: tuple[str, ...]
+) -> Resources:
+    return Resources(amounts["requests"].get(place), amounts["limits"].get(place))
 
 
 def _sum_amounts(

@@ -64,7 +64,7 @@ def count_gpus(
 
 
 def read_labelled_gpus(labels: Mapping[str, str]) -> Gpus:
-    """Return the GPUs of discovery or of the machine that no device plugin offers: they are paid."""
+    """Return the GPUs of discovery or of the machine that no plugin offers: they are paid."""
     product, profile = _split_product(labels)
     counts = sorted(_list_counts(labels), key=lambda c: c.kind != "label")
     count = counts[0].count if counts else None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli import run
-from tests.field.homes import Home, list_names
+from tests.field.homes import Homes, list_names
 from tests.field.site import Answer, Fallow, Site
 
 
@@ -53,6 +53,6 @@ def shared_fallow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fa
 
 
 @pytest.fixture(scope="module")
-def home(request: pytest.FixtureRequest, shared_fallow: tuple[Fallow, Path]) -> Home:
-    """Return a home with the clusters of the situations that this file is asked about."""
-    return Home(*shared_fallow, list_names(request))
+def homes(request: pytest.FixtureRequest, shared_fallow: tuple[Fallow, Path]) -> Homes:
+    """Return homes with the clusters of the situations that this file is asked about."""
+    return Homes(*shared_fallow, list_names(request))

@@ -56,6 +56,27 @@ def list_names(request: pytest.FixtureRequest) -> list[str]:
     return sorted(name for name in names if load_situations()[name].runs)
 
 
+class Homes:
+    """The homes of a test file: one of each kind, made when its first situation is asked."""
+
+    def __init__(
+        self, fallow: Fallow, folder: Path, names: Iterable[str], prometheus: str = ""
+    ) -> None:
+        self._fallow, self._folder, self._prometheus = fallow, folder, prometheus
+        self._names: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            self._names[load_situations()[name].kind].append(name)
+        self._homes: dict[str, Home] = {}
+
+    def get(self, name: str) -> "Home":
+        """Return the home that has a situation's cluster."""
+        kind = load_situations()[name].kind
+        if kind not in self._homes:
+            folder, names = self._folder / kind, self._names[kind]
+            self._homes[kind] = Home(self._fallow, folder, names, self._prometheus)
+        return self._homes[kind]
+
+
 class Home:
     """One home with several clusters, and what it answers for each."""
 
@@ -110,9 +131,9 @@ class Home:
         return json.loads(answer.out)
 
 
-def check_situation(home: Home, name: str) -> None:
+def check_situation(homes: Homes, name: str) -> None:
     """Compare what a home answers for a situation's cluster with the answer by hand."""
-    situation = load_situations()[name]
+    situation, home = load_situations()[name], homes.get(name)
     printed = "".join(f"{answer.out}{answer.err}" for answer, _ in home.imports[name])
     assert "Traceback" not in printed
     for answer, refused in home.imports[name]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.field.front import Front
 from tests.field.history import Scrape
-from tests.field.site import HOURS, write_dump, write_lines
+from tests.field.site import HOURS, ago, write_dump, write_lines, write_time
 
 Row = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class Situation:
     tables: Sequence[Table] = ()
     scrapes: Sequence[Scrape] = ()
     front: Front | None = None
-    since: str = f"{HOURS}h"
+    since: str = write_time(ago(HOURS))
     refused: str = ""
     """What the import from the Prometheus is refused with."""
     window_hours: int = HOURS

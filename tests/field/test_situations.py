@@ -1,10 +1,10 @@
-"""Situations of dumps, exposition texts and tables: one home, one cluster each."""
+"""Situations of dumps, exposition texts and tables: a home a kind, one cluster each."""
 
 import pytest
 
-from tests.field.homes import Home, check_situation, list_parameters
+from tests.field.homes import Homes, check_situation, list_parameters
 
 
 @pytest.mark.parametrize("name", list_parameters(lambda situation: not situation.scrapes))
-def test_situation(name: str, home: Home) -> None:
-    check_situation(home, name)
+def test_situation(name: str, homes: Homes) -> None:
+    check_situation(homes, name)

@@ -14,4 +14,5 @@ SITUATION = Situation(
         [build_node("a", labels=label_instance("g5.xlarge"))],
     ],
     nodes={"a": {"pool": None}},
+    long=False,
 )

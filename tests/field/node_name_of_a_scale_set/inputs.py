@@ -4,6 +4,7 @@ from tests.field.history import scrape_gpu, scrape_node
 from tests.field.site import FREE, label_instance
 from tests.field.situation import Situation
 
+T4 = {**FREE, "DCGM_FI_DEV_POWER_USAGE": 10.0}
 NAME = "aks-gpu-vmss000000"
 AZURE = "azure:///subscriptions/x/virtualMachineScaleSets/aks-gpu/virtualMachines/0/"
 
@@ -37,8 +38,8 @@ SITUATION = Situation(
             provider=AZURE,
             every_s=60,
         ),
-        *(one for k in range(4) for one in scrape_gpu(_name(f"GPU-{k}", k), FREE, until=3)),
-        *scrape_gpu(_name("GPU-new", 0), FREE, since=3),
+        *(one for k in range(4) for one in scrape_gpu(_name(f"GPU-{k}", k), T4, until=3)),
+        *scrape_gpu(_name("GPU-new", 0), T4, since=3),
     ],
     hours={"state": {"free": 15.0}},
     dollars={"cluster": {"node_name_of_a_scale_set": 14.634}},

@@ -32,6 +32,5 @@ SITUATION = Situation(
     lines=list_lines("GPU-0", "a", pod="web-0", namespace="ml"),
     hours={"team": {"blue": 3.0, "green": 3.0}},
     tolerance_hours=0.1,
-    long=False,
     fails="series that name a pod are the first pod's of this name, for all hours",
 )

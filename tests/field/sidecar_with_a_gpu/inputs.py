@@ -16,4 +16,5 @@ SITUATION = Situation(
         [build_node("a", 4), build_pod("serve", "a", gpus=1, spec={"initContainers": [SIDECAR]})]
     ],
     pods={"serve": {"gpu_request": 2.0}},
+    long=False,
 )

@@ -13,4 +13,5 @@ SITUATION = Situation(
         ]
     ],
     nodes={"a": {"capacity_type": "spot"}},
+    long=False,
 )
