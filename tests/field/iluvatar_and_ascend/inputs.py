@@ -12,5 +12,4 @@ SITUATION = Situation(
         ]
     ],
     doctor=["iluvatar.ai/gpu"],
-    fails="a resource that is not understood is not yet named by doctor",
 )
