@@ -129,6 +129,7 @@ def read_series(objects: Sequence[Object]) -> dict[str, Any]:
     labels = {f"label_{spell(k)}": v for k, v in held["metadata"]["labels"].items()}
     limits = holder["spec"]["containers"][0]["resources"]["limits"]
     place = {"namespace": "ml", "pod": "p0", "uid": "pod-p0"}
+    inits = holder["spec"].get("initContainers", ())
     state = KubeState(
         {
             "kube_node_info": [({"node": "n0"}, 1.0)],
@@ -142,6 +143,15 @@ def read_series(objects: Sequence[Object]) -> dict[str, Any]:
             "kube_pod_container_resource_requests": [
                 ({**place, "container": "c", "node": "n0", "resource": spell(k)}, float(v))
                 for k, v in limits.items()
+            ],
+            "kube_pod_init_container_resource_requests": [
+                ({**place, "container": c["name"], "node": "n0", "resource": spell(k)}, float(v))
+                for c in inits
+                for k, v in c["resources"]["limits"].items()
+            ],
+            "kube_pod_init_container_info": [
+                ({**place, "container": c["name"], "restart_policy": c["restartPolicy"] or ""}, 1.0)
+                for c in inits
             ],
         },
         {},
@@ -188,6 +198,20 @@ def test_an_extended_resource_is_the_same_share_by_every_path(
     assert rows["node"]["gpu_count"] == gpus
     assert rows["pod"]["gpu_request"] == pytest.approx(float(share))
     assert count_of_action(objects) == pytest.approx(float(share))
+
+
+@pytest.mark.parametrize("restart_policy", ["Always", None])
+def test_gpus_of_init_containers_and_sidecars_count_by_every_path(
+    restart_policy: str | None, tmp_path: Path
+) -> None:
+    amounts = {"nvidia.com/gpu": "2"}
+    init = {"name": "agent", "resources": {"limits": amounts}, "restartPolicy": restart_policy}
+    holder = pod(limits={"nvidia.com/gpu": "1"}, initContainers=[init])
+    objects = [node(capacity={"nvidia.com/gpu": "8"}), holder]
+    share = 3 if restart_policy else 2
+    for rows in (read_dumps(tmp_path, objects, several=False), read_series(objects)):
+        assert rows["pod"]["gpu_request"] == share
+    assert count_of_action(objects) == share
 
 
 @pytest.mark.parametrize("users", [1, 2])
