@@ -268,6 +268,25 @@ class _PodFacts:
             )
         }
         places = (*keys, "container")
+        self._read_containers(state)
+        self._killed: dict[tuple[str, ...], list[str]] = {}
+        for label_set, _ in state.series.get(
+            "kube_pod_container_status_last_terminated_reason", ()
+        ):
+            if label_set.get("reason") == OOM_KILLED:
+                place = _build_key(label_set, places)
+                self._killed.setdefault(place[:-1], []).append(place[-1])
+        self._above = {
+            kind: {_build_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
+            for kind, label, metric in (
+                ("ReplicaSet", "replicaset", "kube_replicaset_owner"),
+                ("Job", "job_name", "kube_job_owner"),
+            )
+        }
+
+    def _read_containers(self, state: KubeState) -> None:
+        """Read what containers, init containers and sidecars request."""
+        places = ("namespace", "pod", "uid", "container")
         self._requested = {
             side: _sum_amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
             for side in ("requests", "limits")
@@ -284,20 +303,6 @@ class _PodFacts:
             _build_key(words, places): words["restart_policy"]
             for words, _ in state.series.get("kube_pod_init_container_info", ())
             if words.get("restart_policy")
-        }
-        self._killed: dict[tuple[str, ...], list[str]] = {}
-        for label_set, _ in state.series.get(
-            "kube_pod_container_status_last_terminated_reason", ()
-        ):
-            if label_set.get("reason") == OOM_KILLED:
-                place = _build_key(label_set, places)
-                self._killed.setdefault(place[:-1], []).append(place[-1])
-        self._above = {
-            kind: {_build_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
-            for kind, label, metric in (
-                ("ReplicaSet", "replicaset", "kube_replicaset_owner"),
-                ("Job", "job_name", "kube_job_owner"),
-            )
         }
 
     def pod(self, key: tuple[str, str, str], info: Mapping[str, str], team: Sequence[str]) -> Pod:
