@@ -17,6 +17,7 @@ from fallow.settings import Settings, load
 from tests.warehouse.stage_tasks import (
     SLICES,
     DiesOnce,
+    DiesWithAnother,
     count_hour,
     count_hour_elsewhere,
     fail_at_two,
@@ -56,6 +57,11 @@ def test_the_slice_of_a_killed_worker_runs_again(runner: Runner, tmp_path: Path)
     assert runner.map(DiesOnce(marker), SLICES) == [0, 1, 2, 3]
     assert marker.exists()
     assert runner.map(count_hour, SLICES) == [0, 1, 2, 3], "and the runner goes on"
+
+
+def test_the_slices_of_two_workers_killed_at_once_run_again(runner: Runner, tmp_path: Path) -> None:
+    assert runner.map(DiesWithAnother(tmp_path), SLICES) == [0, 1, 2, 3]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
 
 def test_a_slice_that_fails_three_times_fails_the_stage_and_is_named(runner: Runner) -> None:
