@@ -13,7 +13,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from fallow.errors import UsageError
-from fallow.input_files import open_input
+from fallow.input_files import GZIP, UTF_16, open_input
 from fallow.resources import read_table
 
 NOTHING = ["", "null", "NULL", "None", "NaN", "nan", "NA", "N/A", "n/a", "-", "ERR!"]
@@ -28,9 +28,8 @@ _SMI_LOG = (
     " --format=csv -l 60 > smi.csv"
 )
 _FOREIGN = (
-    (b"\xff\xfe", "is UTF-16 text", "iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8"),
-    (b"\xfe\xff", "is UTF-16 text", "iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8"),
-    (b"\x1f\x8b", "is compressed by gzip", "gunzip -k {0}"),
+    (UTF_16, "is UTF-16 text", "iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8"),
+    (GZIP, "is compressed by gzip", "gunzip -k {0}"),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd", "unzstd {0}"),
     (b"PK\x03\x04", "is a ZIP or Excel file", "export it as CSV"),
     (b"# gp", "is a report of nvidia-smi dmon", _SMI_LOG),

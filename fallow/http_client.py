@@ -13,6 +13,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from fallow.deadlines import Deadline, DeadlineExceededError, read_body, watch_connections
 from fallow.redaction import redact
+from fallow.texts import make_printable
 
 CONNECT_S = 4.0
 """Longest time to open a connection: a dead address is reported within 5 seconds."""
@@ -106,7 +107,7 @@ def explain_failure(error: BaseException, url: str) -> str:
 def shorten(text: str) -> str:
     """Return a server's text as one printable line, without secrets."""
     line = " ".join(redact(text).split())[:MOST_TEXT]
-    return "".join(c if c.isprintable() else "?" for c in line)
+    return make_printable(line, "?")
 
 
 def is_unreachable(error: BaseException) -> bool:

@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 from fallow.errors import UsageError
 
+GZIP, UTF_16 = b"\x1f\x8b", (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""First bytes of files."""
 MAX_TEXT = 1 << 20
 """Bytes of a file of settings or prices: thousands of lines."""
 MAX_IMPORT = 64 << 30
@@ -67,9 +69,9 @@ def open_text_input(path: Path) -> Iterator[BinaryIO]:
         start = file.read(3)
         file.seek(len(codecs.BOM_UTF8) if start == codecs.BOM_UTF8 else 0)
         text: Any = file
-        if start.startswith(b"\x1f\x8b"):
+        if start.startswith(GZIP):
             text = gzip.GzipFile(fileobj=file)
-        elif start[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+        elif start[:2] in UTF_16:
             text = codecs.EncodedFile(file, "utf-8", "utf-16")
         try:
             yield text

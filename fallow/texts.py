@@ -28,6 +28,13 @@ def spell_out(text: str, *, in_lines: bool = False) -> str:
     return unshown.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
+def make_printable(text: str, mark: str = " ", *, also: str = "") -> str:
+    """Return a text with a mark for each character that could control a terminal; `also` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in also else mark for c in text)
+
+
 def escape_markdown(text: str) -> str:
     """Return a text so that Markdown shows its characters: no markup, no HTML and no link.
 

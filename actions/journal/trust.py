@@ -15,6 +15,7 @@ from actions.journal.state import JournalState
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.errors import UsageError
+from fallow.texts import make_printable
 
 BACKTEST, HAND = "backtest", "hand"
 MOST_REASON = 500
@@ -117,7 +118,7 @@ def _require_name(by: str) -> str:
 
 
 def _require_reason(text: str) -> str:
-    reason = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    reason = " ".join(make_printable(text).split())
     if not reason:
         raise UsageError("trust by hand needs a reason", hint='--reason "reviewed with SRE"')
     if len(reason) > MOST_REASON:

@@ -14,6 +14,7 @@ from actions.loop.protocols import Notice, NoticeProof
 from actions.notices.apprise_delivery import deliver_text, open_service
 from fallow.action_settings import Channel, NoticesSettings
 from fallow.quiet_hours import parse_quiet_hours
+from fallow.texts import make_printable
 
 Deliver = Callable[[Channel, str, str, float], str | None]
 """(channel, title, text, timeout) -> why it was not delivered, None = it was."""
@@ -126,7 +127,7 @@ def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
         title = "Fallow: " + notices[0].text.partition("\n")[0][:120]
     else:
         title = f"Fallow: {len(notices)} findings to check"
-    return title, "\n\n".join(_strip_markup(notice.text) for notice in notices)
+    return title, "\n\n".join(make_printable(notice.text, also="\n") for notice in notices)
 
 
 def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
@@ -136,7 +137,3 @@ def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) 
         return "its url is no Apprise URL"
     attempt = deliver_text(service, title, text, timeout)
     return None if attempt.is_accepted else attempt.message
-
-
-def _strip_markup(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

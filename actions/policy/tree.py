@@ -13,6 +13,7 @@ import yaml
 
 from fallow.input_files import UnreadableFileError, read_input
 from fallow.plain_yaml import NotPlainError, PlainLoader
+from fallow.texts import make_printable
 
 MAX_BYTES = 256 * 1024
 
@@ -30,7 +31,7 @@ class PolicyProblem(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         text = f"{where}: {self.key}: {self.text}" if self.key else f"{where}: {self.text}"
-        return "".join(c if c.isprintable() else " " for c in text)
+        return make_printable(text)
 
 
 class Location(msgspec.Struct, frozen=True):

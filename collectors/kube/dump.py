@@ -14,7 +14,7 @@ from collectors.inventory import build_batches, build_each, build_scrape_row
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.devices import Dra, read_hami_register
-from collectors.kube.dump_file import UTF_16, read_cut
+from collectors.kube.dump_file import read_cut
 from collectors.kube.events import build_event_row, find_controller_kind, is_refusal
 from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import (
@@ -39,6 +39,7 @@ from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, is_in_group
 from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
+from fallow.input_files import UTF_16
 from fallow.kube.api_objects import ApiObject
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch

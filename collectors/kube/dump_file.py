@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collectors.kube.table import parse_table
 from fallow.errors import UsageError
-from fallow.input_files import open_input
+from fallow.input_files import UTF_16, open_input
 from fallow.protections import read_annotations, read_notes
 
 LONGEST = 4096
@@ -26,8 +26,6 @@ MOST_OF_OBJECT, LEAST_OF_OBJECT = 16 << 10, 1 << 10
 MOST_OF_DUMP = 16 << 20
 """Bytes of the annotations of a dump from which on the lesser of these bounds holds."""
 _BLOCK = 1 << 20
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""How a file of PowerShell's `>` begins; it is read as it is."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|\\?\Z)', re.DOTALL)
 """A text, or its beginning where the block ends inside it: what follows would be misread."""
 _OPENING = re.compile(rb'"annotations"\s*+:\s*+\{')
@@ -49,7 +47,7 @@ def read_cut(path: Path) -> bytes:
     with open_input(path, most=MOST_BYTES) as file:
         first = file.read(2)
         file.seek(0)
-        if first in UTF_16:
+        if first in UTF_16:  # a file of PowerShell's `>`
             return file.read()
         block = b" "
         while block:

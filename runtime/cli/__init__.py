@@ -15,7 +15,7 @@ from types import TracebackType
 
 from fallow.private_files import keep_files_private
 from fallow.redaction import redact
-from fallow.texts import spell_out
+from fallow.texts import make_printable, spell_out
 
 INTERRUPTED = 130
 
@@ -107,13 +107,8 @@ def _command_words(words: Sequence[str]) -> list[str]:
 def _print_error(message: str, hint: str | None, code: int) -> int:
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, plain = ("\x1b[31m", "\x1b[0m") if colour else ("", "")
-    line = " ".join(_escape_control(redact(message)).split())
+    line = " ".join(make_printable(redact(message)).split())
     print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is diagnostics)
     if hint:
-        print(f"hint: {_escape_control(redact(hint))}", file=sys.stderr)  # noqa: T201
+        print(f"hint: {make_printable(redact(hint))}", file=sys.stderr)  # noqa: T201
     return code
-
-
-def _escape_control(text: str) -> str:
-    """Remove control characters, so that a label from outside cannot control the terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -22,7 +22,7 @@ from fallow import money
 from fallow.csv_cells import write_rows
 from fallow.redaction import redact
 from fallow.resources import read_table
-from fallow.texts import escape_markdown, spell_out
+from fallow.texts import escape_markdown, make_printable, spell_out
 
 EXACT = frozenset({"rows"})
 """Documents that keep every digit: the result of a user's own query."""
@@ -265,5 +265,4 @@ def format_value(value: Any) -> str:
         return ", ".join(format_value(item) for item in value)
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
-    text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return make_printable(str(value))

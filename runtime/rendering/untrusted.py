@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from fallow.models import STATES
+from fallow.texts import make_printable
 
 MARK = "untrusted_text"
 OWN_WORDS = frozenset({
@@ -71,8 +72,7 @@ def mark_document(
 
 def mark_text(text: str) -> dict[str, str]:
     """Return a text as data, without control characters."""
-    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-    return {MARK: printable}
+    return {MARK: make_printable(text)}
 
 
 class _Marking:

@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 from fallow.errors import UsageError
+from fallow.texts import make_printable
 from runtime.service.api import MOST_BYTES, PREFIX, WriteApi, encode_answer
 from runtime.service.idleness_api import PATH as IDLENESS
 from runtime.service.idleness_api import UNDECIDED, IdlenessApi
@@ -302,8 +303,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that is none, in one line."""
         text = (message or explain or HTTPStatus(code).phrase)[:MOST_TEXT]
-        line = "".join(c if c.isprintable() else "?" for c in text)
-        self._say(EndpointAnswer(code, TEXT, f"{line}\n".encode()))
+        self._say(EndpointAnswer(code, TEXT, f"{make_printable(text, '?')}\n".encode()))
 
     def _headers(self) -> dict[str, str]:
         # Header names in our own spelling: they are case-insensitive.

@@ -16,6 +16,7 @@ from typing import Any
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.deadlines import Deadline, DeadlineExceededError
 from fallow.smtp_client import open_smtp
+from fallow.texts import make_printable
 from runtime.operations.reports import Report
 
 OK, WILL_FORWARD = 250, 251
@@ -158,4 +159,4 @@ def _format_reply(code: int, reply: bytes | str) -> str:
 
 def _make_printable(value: object) -> str:
     text = " ".join(str(value).split()) or type(value).__name__
-    return "".join(c if c.isprintable() else " " for c in text)[:MOST_TEXT]
+    return make_printable(text)[:MOST_TEXT]
