@@ -66,6 +66,19 @@ def copy_catalog(settings: Settings, at: datetime) -> Path:
     return target
 
 
+def copy_before_upgrade(settings: Settings, at: datetime) -> Path | None:
+    """Copy the catalog, as `copy_catalog`, where opening it for writing changes tables; else None.
+
+    Raises:
+        TemporaryError: as `copy_catalog`.
+    """
+    try:
+        steps = Warehouse.list_upgrade_steps(settings)
+    except WarehouseError:  # there is none yet, or opening it says why it cannot be opened
+        return None
+    return copy_catalog(settings, at) if steps else None
+
+
 @contextmanager
 def hold_files(settings: Settings) -> Iterator[None]:
     """Let no maintenance of this host remove a file meanwhile; commits go on.

@@ -520,7 +520,7 @@ class Warehouse:
                 # Without `close`, which would close its cursors too, the old one ends with them.
                 self._connection, self._views = connection, self._views.copy_to(connection)
                 self._small.close()
-            # Else the C library keeps 0.7 MiB more of each of the first accounting passes.
+            # Pieces that were freed lie scattered, and the C library keeps their pages.
             release_memory()
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:

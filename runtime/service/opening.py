@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings
 from runtime.operations.ingest_queue import IngestQueue, QueueState
 from runtime.operations.spool import FOLDER, Spool
 from runtime.service.roles import WRITERS, ServiceRole
+from warehouse.backup import copy_before_upgrade
 from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.service")
@@ -54,6 +56,8 @@ def _open(
     reported_at: float | None = None
     while not stop.is_set():
         try:
+            if copy := copy_before_upgrade(settings, datetime.now(UTC)):
+                log.info("the catalog was copied before its upgrade", extra={"copy": str(copy)})
             return Warehouse.open(settings, write=True)
         except TemporaryError as error:
             if not settings.warehouse.catalog:
