@@ -7,7 +7,7 @@ JOBS ?= 3
 MINUTES ?= 15
 SEED ?= 1
 
-.PHONY: demo test test-fast test-long test-ray soak mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
+.PHONY: demo test test-fast test-long test-kube test-ray soak mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
 
 setup: $(VENV)/.installed
 
@@ -31,6 +31,9 @@ test-long: setup       ## what is too heavy for make test; a release runs it
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m long --durations=20; \
 	  code=$$?; [ $$code = 5 ] && { echo "make test-long: no test is marked long"; exit 0; } || exit $$code
+
+test-kube: setup       ## what a real API server answers (KUBEBUILDER_ASSETS: its binaries and its controllers'); fails without one
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(JOBS) --kube
 
 test-ray: setup        ## the runner of Ray, on two local nodes, in an environment of its own (285 MB)
 	@bash .ci/ray $(VENV)

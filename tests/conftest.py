@@ -22,7 +22,7 @@ from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
 from tests.isolation import own_globals
-from tests.marking import mark_items, nothing_started
+from tests.marking import mark_items, nothing_started, wants_kube
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
 from warehouse import catalog, schema
@@ -54,6 +54,7 @@ def choose_folder(memory: Path) -> None:
 
 choose_folder(MEMORY)
 
+KUBE_COUNT = Path(__file__).parent / "servers" / "kube_count.txt"
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"
 
@@ -68,6 +69,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make test-fast`."""
     parser.addoption("--no-servers", action="store_true", help="a test that starts one fails")
+    parser.addoption("--kube", action="store_true", help="only what a real API server answers")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End `make test-kube` at once where there is no API server to test."""
+    if session.config.option.kube and kube_apiserver.controllers() is None:
+        pytest.exit(kube_apiserver.without_controllers(), returncode=4)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of `make test-kube` in which fewer tests ran than the stored count."""
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not config.option.kube or reporter is None or hasattr(config, "workerinput"):
+        return
+    ran = sum(len(reporter.stats.get(kind, ())) for kind in ("passed", "failed"))
+    least = int(KUBE_COUNT.read_text(encoding="utf-8"))
+    reporter.write_line(f"\n{ran} tests ran on a real API server; the least is {least}")
+    if ran < least and session.exitstatus == 0:
+        session.exitstatus = 1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,6 +105,10 @@ def pytest_mark_items(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a server or a browser, before `-m` selects by it; that takes seconds."""
     if "server" in config.option.markexpr or "browser" in config.option.markexpr:
         mark_items(items)
+    if config.option.kube:
+        kept = [item for item in items if wants_kube(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not wants_kube(item)])
+        items[:] = kept
 
 
 @pytest.hookimpl(trylast=True)

@@ -23,6 +23,9 @@ SERVER = (
     "socket", "socketserver", "subprocess", "tests.servers",
 )  # fmt: skip
 """Modules that start one, or that whoever imports them wants for it."""
+KUBE = frozenset({"kube-apiserver", "kube-controller-manager", "real"})
+KUBE_FIXTURES = frozenset({"control_plane", "real_site"})
+"""Parameters and fixtures of tests that a real API server answers."""
 SHARED_FIXTURES = ROOT / "tests" / "conftest.py"
 SERVER_FIXTURES = frozenset({"prometheus_with_history"})
 """Those of the topmost conftest.py: every test could use one, so its imports say nothing."""
@@ -86,6 +89,17 @@ def mark_items(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in marks(item.path, _fixtures(item)):
             item.add_marker(mark)
+
+
+def wants_kube(item: pytest.Item) -> bool:
+    """Return whether a test is played on a real API server."""
+    values = getattr(getattr(item, "callspec", None), "params", {}).values()
+    backends = {value for value in values if isinstance(value, str)} & {*KUBE, "stand-in"}
+    if backends:
+        return backends != {"stand-in"}
+    return item.path.name == "test_on_a_server.py" or not KUBE_FIXTURES.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
 
 
 def _fixtures(item: pytest.Item) -> Iterator[tuple[str, Path]]:

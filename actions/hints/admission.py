@@ -17,10 +17,13 @@ API = "admissionregistration.k8s.io/v1"
 LABEL = "fallow.dev/precision"
 """Label on a pod, set by its owner: the format it may use."""
 _NEVER = ("kube-system", "kube-public", "kube-node-lease")
+# Admission does not see the class of a claim; a variable without a GPU changes nothing.
 _GPU = (
-    "has(c.resources) && has(c.resources.limits) && "
-    "c.resources.limits.exists(r, r.startsWith('nvidia.com/'))"
+    "has(c.resources) && (has(c.resources.limits) && "
+    "c.resources.limits.exists(r, r.startsWith('nvidia.com/')) || "
+    "has(c.resources.claims) && size(c.resources.claims) > 0)"
 )
+_SIDECAR = "has(c.restartPolicy) && c.restartPolicy == 'Always' && "
 
 
 class Default(msgspec.Struct, frozen=True):
@@ -50,12 +53,16 @@ def build_manifests() -> list[dict[str, Any]]:
 def build_expression(row: Default) -> str:
     """Return the CEL that adds the variable to GPU containers that do not set it."""
     condition = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
-    variable = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
-    return (
-        "Object{spec: Object.spec{containers: object.spec.containers"
-        f".filter(c, {condition})"
-        f".map(c, Object.spec.containers{{name: c.name, env: [{variable}]}})}}}}"
-    )
+    setting = f"name: '{row.variable}', value: '{row.value}'"
+
+    def add(field: str, more: str = "") -> str:
+        kind = f"Object.spec.{field}"
+        change = f"{kind}{{name: c.name, env: [{kind}.env{{{setting}}}]}}"
+        return f"object.spec.{field}.filter(c, {more}{condition}).map(c, {change})"
+
+    sidecars = f"has(object.spec.initContainers) ? {add('initContainers', _SIDECAR)} : []"
+    spec = f"containers: {add('containers')}, initContainers: {sidecars}"
+    return f"Object{{spec: Object.spec{{{spec}}}}}"
 
 
 def _build_policy(name: str) -> dict[str, Any]:

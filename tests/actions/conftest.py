@@ -9,10 +9,8 @@ from tests.actions.places import Place, serving
 from tests.servers import kube_apiserver as real
 from tests.simulator.kube.conftest import Kube
 
-BACKENDS = ["stand-in"] if real.assets() is None else ["stand-in", "kube-apiserver"]
 
-
-@pytest.fixture(scope="session", params=BACKENDS)
+@pytest.fixture(scope="session", params=real.BACKENDS)
 def acting_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Kube, KubeServer | None]]:

@@ -139,9 +139,7 @@ def serving(backend: str, folder: Path) -> Iterator[tuple[Kube, KubeServer | Non
             server.access.deny("*", "*", user="nobody")
             yield Kube("stand-in", server.url, store.history.forget), server
         return
-    assets = real.assets()
-    assert assets is not None
-    with real.serving(assets, folder) as one:
+    with real.serving(real.require(), folder) as one:
         kube = Kube("kube-apiserver", one.url, lambda v: real.compact(one, v), str(one.ca))
         _define(kube)
         yield kube, None

@@ -21,10 +21,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.servers import fake_kubelet
 
 ADMIN, NOBODY = "admin-token", "nobody-token"
 """Bearer tokens: one of system:masters, one of a user without any grant."""
+BACKENDS = ("stand-in", "kube-apiserver")
+"""What a contract is held to: the API stub, and a real server, which skips where there is none."""
 PLACE = Path("/usr/local/kubebuilder/bin")
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 READY_S = 60
@@ -44,6 +48,14 @@ def assets() -> Path | None:
     folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or PLACE)
     both = (folder / "kube-apiserver", folder / "etcd")
     return folder if all(os.access(b, os.X_OK) for b in both) else None
+
+
+def require() -> Path:
+    """Return the folder that holds both binaries, or skip the test."""
+    folder = assets()
+    if folder is None:
+        pytest.skip(absence())
+    return folder
 
 
 def absence() -> str:

@@ -4,7 +4,9 @@ The real one has its Deployment, node-lifecycle and disruption controllers, its 
 only the kubelets are ours. What fails in most runs there fails on the stub in every run.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from tests.actions.loop.draining import OTHER, SICK
 from tests.actions.loop.site import Site, bare
 from tests.actions.loop.test_crashes import nothing_twice
 from tests.servers import kube_apiserver as real
-from tests.simulator.kube.conftest import Kube
+from tests.simulator.kube.conftest import STRATEGIC, Kube
 
 TIMES = 8
 pytestmark = pytest.mark.xdist_group("control-plane")
@@ -56,7 +58,7 @@ def created(site: RealSite) -> list[tuple[str, str]]:
     return [(kind, o["metadata"]["name"]) for kind in kinds for o in site.listed(kind)]
 
 
-def again(site: Site, number: int) -> None:
+def again(site: Site, number: object) -> None:
     """Begin with an empty journal: what was undone before is left alone for a day."""
     lease = "/apis/coordination.k8s.io/v1/namespaces/fallow/leases/fallow-actor"
     target = Target("c", "coordination.k8s.io/v1", "Lease", "fallow", "fallow-actor", "")
@@ -170,6 +172,47 @@ def test_a_budget_that_allows_no_more_lets_pods_in_again_at_the_end_of_the_wait(
     length = site.settings.back_off.failed
     until = rows[0].document["until"]
     assert abs(rows[0].at + length - site.now.fromisoformat(until)) < timedelta(minutes=1)
+
+
+def test_an_object_whose_status_is_written_5_times_a_second_is_acted_upon(
+    control_plane: Kube, tmp_path: Path
+) -> None:
+    names = [f"busy-{n}" for n in range(20)]
+    with RealSite(tmp_path, control_plane) as site:
+        for name in names:
+            again(site, name)
+            site.evidence.idle = []
+            site.deployment(name, replicas=1)
+            path = f"/apis/apps/v1/namespaces/team-a/deployments/{name}/status"
+            with written(control_plane, path, every_s=0.2) as count:
+                actor = site.actor()
+                site.told_and_waited(actor)
+                results: list[str] = []
+                while "acted" not in results:
+                    assert len(results) < 3, results
+                    results += [step.result for step in actor.turn(dry_run=False).steps]
+                assert count() > 0
+            site.remove("Deployment", name)
+
+
+@contextmanager
+def written(kube: Kube, path: str, every_s: float) -> Iterator[Callable[[], int]]:
+    """Write the status of an object all the time, as its controller would."""
+    stopped, count = threading.Event(), [0]
+
+    def write() -> None:
+        while not stopped.wait(every_s):
+            count[0] += 1
+            condition = {"type": "Busy", "status": "True", "reason": f"N{count[0]}"}
+            kube.ask("PATCH", path, {"status": {"conditions": [condition]}}, media=STRATEGIC)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield lambda: count[0]
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def move_back(site: Site) -> None:

@@ -10,17 +10,16 @@ from tests.servers import kube_apiserver as real
 
 @pytest.fixture(
     scope="session",
-    params=["stand-in"] if real.assets() is None else ["stand-in", "kube-apiserver"],
+    params=real.BACKENDS,
 )
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    folder = real.assets()
-    if request.param == "stand-in" or folder is None:
+    if request.param == "stand-in":
         with stand_in() as site:
             yield site
         return
-    with apiserver(folder, tmp_path_factory.mktemp("kube")) as site:
+    with apiserver(real.require(), tmp_path_factory.mktemp("kube")) as site:
         yield site
 
 

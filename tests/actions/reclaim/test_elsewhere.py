@@ -20,6 +20,9 @@ from tests.actions.reclaim.test_refusals import make, workload
 from tests.actions.reclaim.test_restarts import add_pod, run
 from warehouse.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
 
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+ZONE = {"key": "zone", "operator": "Exists"}
+ZONES = [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]
 HOST = {HOSTNAME: "host-1"}
 AWAY = {"key": HOSTNAME, "operator": "NotIn", "values": ["host-1"]}
 TERM = {"matchExpressions": [AWAY]}
@@ -129,7 +132,7 @@ def test_a_resume_keeps_an_owners_own_affinity(place: Place) -> None:
     node = add_node(place, **HOST)
     spec = job()
     spec["template"] = copy.deepcopy(spec["template"])
-    own = {"podAntiAffinity": {"x": []}, "nodeAffinity": {"preferred": [1]}}
+    own = {"nodeAffinity": {PREFERRED: ZONES}}
     spec["template"]["spec"]["affinity"] = own
     example = Example("Job", spec)
     run(place, example)
@@ -144,10 +147,10 @@ def test_a_resume_leaves_an_affinity_that_somebody_changed_since(place: Place) -
     run(place, example)
     intent = restart(place, "Job", node)
     place.send(*intent.changes)
-    other = {"nodeAffinity": {"preferred": [2]}}
+    other = {"nodeAffinity": {PREFERRED: ZONES}}
     change = {"spec": {"template": {"spec": {"affinity": other}}}}
     after = resume(place, example, intent, change)["spec"]["template"]["spec"]["affinity"]
-    assert after["nodeAffinity"]["preferred"] == [2]
+    assert after["nodeAffinity"][PREFERRED] == ZONES
     assert REQUIRED in after["nodeAffinity"]
 
 

@@ -105,9 +105,9 @@ def test_under_kueue_the_workload_is_deactivated_and_activated(place: Place) -> 
         ({"startTime": "2026-11-20T11:51:00Z"}, "was started at"),
         ({"phase": "Pending"}, "does not run"),
         ({"startTime": None}, "does not run"),
-        ({"startTime": "soon"}, "was started at soon"),
         ({"containerStatuses": [
-            {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+            {"name": "main", "ready": False, "restartCount": 3, "image": "a", "imageID": "",
+             "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
         ]}, "CrashLoopBackOff"),
     ],
 )  # fmt: skip

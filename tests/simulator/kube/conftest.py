@@ -202,7 +202,7 @@ def definition(
 
 @pytest.fixture(
     scope="session",
-    params=["stand-in"] if real.assets() is None else ["stand-in", "kube-apiserver"],
+    params=real.BACKENDS,
 )
 def kube(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -217,9 +217,7 @@ def kube(
             _install(found)
             yield found
         return
-    folder = real.assets()
-    assert folder is not None
-    with real.serving(folder, tmp_path_factory.mktemp("kube")) as one:
+    with real.serving(real.require(), tmp_path_factory.mktemp("kube")) as one:
         found = Kube("kube-apiserver", one.url, lambda v: real.compact(one, v), str(one.ca))
         _install(found)
         yield found

@@ -1,0 +1,202 @@
+"""A real API server accepts each manifest that Fallow writes; each rule holds on both sides."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from actions.hints import admission as precision
+from tests.actions.admission.test_cases import USERS, documents
+from tests.actions.places import MERGE, Object, serving
+from tests.servers import kube_apiserver as real
+from tests.simulator.kube.conftest import Answer, Kube, replicated
+from tests.simulator.kube.conftest import pod as pod_of
+
+ROOT = Path(__file__).resolve().parents[3]
+SPACES = {
+    "serve-a": {"tier": "batch"}, "lab": {}, "research": {}, "fallow": {}, "fallow-canary": {},
+}  # fmt: skip
+WRITTEN = sorted(ROOT.glob("deploy/*/*.yaml"))
+GPU = {"limits": {"nvidia.com/gpu": "1"}}
+
+
+class Server:
+    """A real server, and requests as one of its users."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.kube, self._roots = kube, dict[str, Any]()
+
+    def find(self, document: Object) -> str | None:
+        """Return the path of a manifest's collection; None = its kind is not served."""
+        version = document["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if root not in self._roots:
+            served = self.kube.ask("GET", root).body.get("resources") or ()
+            self._roots[root] = {r["kind"]: r for r in served if "/" not in r["name"]}
+        row = self._roots[root].get(document["kind"])
+        if row is None:
+            return None
+        space = document["metadata"].get("namespace") or "default"
+        return (
+            f"{root}/namespaces/{space}/{row['name']}"
+            if row["namespaced"]
+            else (f"{root}/{row['name']}")
+        )
+
+    def apply(self, document: Object, **query: str) -> Answer:
+        path = self.find(document)
+        assert path is not None, document["kind"]
+        return self.kube.ask("POST", path, document, fieldValidation="Strict", **query)
+
+    def send(self, user: str, method: str, path: str, body: Any) -> Answer:
+        """Send a request as a user, as a dry run."""
+        headers = {
+            "Authorization": f"Bearer {real.ADMIN}",
+            "Impersonate-User": user,
+            "Impersonate-Group": "system:authenticated",
+            "Content-Type": MERGE if method == "PATCH" else "application/json",
+        }
+        url = f"{self.kube.url}{path}?dryRun=All&fieldValidation=Strict"
+        return Answer(self.kube.pool.request(method, url, body=json.dumps(body), headers=headers))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return a real server with the admission policies of a site in force."""
+    real.require()
+    with serving("kube-apiserver", tmp_path_factory.mktemp("admission")) as (kube, _):
+        made = Server(kube)
+        for name, labels in SPACES.items():
+            meta = {"name": name, "labels": labels}
+            made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        subjects = [{"kind": "User", "name": user} for user in USERS.values()]
+        reference = {"kind": "ClusterRole", "name": "cluster-admin"}
+        binding = {"metadata": {"name": "all"}, "subjects": subjects, "roleRef": reference}
+        kube.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        for space in ("serve-a", "lab"):
+            kube.ask("POST", f"/apis/apps/v1/namespaces/{space}/deployments", replicated("x", 1))
+            kube.ask("POST", f"/api/v1/namespaces/{space}/pods", pod_of("p"))
+        kube.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+        for document in (*documents("site"), *precision.build_manifests()):
+            answer = made.apply(document)
+            assert answer.code == 201, (document["metadata"], answer.body)
+        yield made
+
+
+@pytest.mark.parametrize("site", ["site", "none"])
+def test_the_policies_of_a_site_are_accepted(server: Server, site: str) -> None:
+    for document in documents(site):
+        renamed = {**document, "metadata": {**document["metadata"], "name": "fallow-dry-run"}}
+        answer = server.apply(renamed, dryRun="All")
+        assert answer.code == 201, (document["metadata"], answer.body)
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda f: f"{f.parent.name}-{f.stem}")
+def test_every_written_manifest_is_accepted_strictly(server: Server, file: Path) -> None:
+    """Kinds of others (ServiceMonitor) and files of Prometheus are not the server's."""
+    documents_of_file = [d for d in yaml.safe_load_all(file.read_text()) if d and "apiVersion" in d]
+    for document in documents_of_file:
+        if server.find(document) is None:
+            assert document["apiVersion"].startswith("monitoring.coreos.com/")
+            continue
+        if space := document["metadata"].get("namespace"):
+            server.kube.ask("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+        answer = server.apply(document, dryRun="All")
+        assert answer.code in {201, 409}, (document["metadata"], answer.body)
+
+
+def event(reason: str, name: str) -> Object:
+    involved = {"kind": "Deployment", "name": "x", "namespace": "lab", "apiVersion": "apps/v1"}
+    return {"metadata": {"name": name}, "reason": reason, "type": "Normal",
+            "involvedObject": involved}  # fmt: skip
+
+
+APPS, CORE = "/apis/apps/v1/namespaces", "/api/v1/namespaces"
+ZERO = {"spec": {"replicas": 0}}
+EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+LEASE = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}}
+NOTED = {"metadata": {"annotations": {"fallow.dev/action": "a"}}}
+FOREIGN = {"metadata": {"annotations": {"fallow.dev/action": "a", "team": "x"}}}
+SERVICE = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+DRY = {"dryRun": ["All"]}
+"""With a body, a DELETE heeds nothing of its query."""
+CONFIG = {"metadata": {"name": "c"}}
+REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}},
+}
+SIDES: list[tuple[str, str, str, Any, bool]] = [
+    ("actor", "PATCH", f"{APPS}/serve-a/deployments/x/scale", ZERO, True),
+    ("actor", "PATCH", f"{APPS}/lab/deployments/x/scale", ZERO, False),
+    ("person", "PATCH", f"{APPS}/lab/deployments/x/scale", ZERO, True),
+    ("other", "PATCH", f"{APPS}/lab/deployments/x/scale", ZERO, True),
+    ("actor", "POST", f"{CORE}/lab/pods/p/eviction", EVICTION, True),
+    ("actor", "POST", f"{CORE}/serve-a/pods/p/eviction", EVICTION, False),
+    ("actor", "POST", f"{CORE}/lab/pods", pod_of("n", labels={"team": "nlp"}), True),
+    ("actor", "POST", f"{CORE}/lab/pods", pod_of("n", labels={"team": "web"}), False),
+    ("actor", "POST", f"{CORE}/lab/events", event("Fallow", "fallow.a"), True),
+    ("actor", "POST", f"{CORE}/lab/events", event("Killing", "fallow.a"), False),
+    ("actor", "PATCH", f"{APPS}/serve-a/deployments/x", NOTED, True),
+    ("actor", "PATCH", f"{APPS}/lab/deployments/x", FOREIGN, False),
+    ("actor", "PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}, True),
+    ("actor", "POST", "/apis/coordination.k8s.io/v1/namespaces/fallow/leases", LEASE, True),
+    ("actor", "POST", "/apis/coordination.k8s.io/v1/namespaces/lab/leases", LEASE, False),
+    ("actor", "POST", f"{CORE}/fallow/configmaps", CONFIG, True),
+    ("actor", "POST", f"{CORE}/lab/configmaps", CONFIG, False),
+    ("actor", "POST", f"{CORE}/lab/services", SERVICE, False),
+    ("person", "POST", f"{CORE}/lab/services", SERVICE, True),
+    ("actor", "DELETE", f"{APPS}/serve-a/deployments/x", DRY, False),
+    ("person", "DELETE", f"{APPS}/serve-a/deployments/x", DRY, True),
+    ("actor", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW, True),
+]
+
+
+@pytest.mark.parametrize(("user", "method", "path", "body", "passes"), SIDES)
+def test_each_rule_lets_through_and_refuses(
+    server: Server, user: str, method: str, path: str, body: Any, *, passes: bool
+) -> None:
+    codes = {200, 201} if passes else {403}
+    answer = server.send(USERS[user], method, path, body)
+    deadline = time.monotonic() + 20  # each policy is in force a moment after it was made
+    while answer.code not in codes and time.monotonic() < deadline:
+        answer = server.send(USERS[user], method, path, body)
+    assert answer.code in codes, answer.raw
+    if not passes:
+        operation = {"PATCH": "UPDATE", "POST": "CREATE"}.get(method, method)
+        assert f"Fallow may not {operation} " in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [{"name": "a", "resources": GPU}, {"name": "b"}]}, {"a"}),
+        ({"containers": [{"name": "a", "resources": {"claims": [{"name": "g"}]}}, {"name": "b"}],
+          "resourceClaims": [{"name": "g", "resourceClaimName": "g"}]}, {"a"}),
+        ({"initContainers": [{"name": "s", "resources": GPU, "restartPolicy": "Always"},
+                             {"name": "once", "resources": GPU}],
+          "containers": [{"name": "b"}]}, {"s"}),
+        ({"containers": [{"name": "b"}]}, set()),
+    ],
+)  # fmt: skip
+def test_a_format_reaches_what_holds_the_gpus(
+    server: Server, spec: Object, expected: set[str]
+) -> None:
+    every = [*spec.get("initContainers", ()), *spec["containers"]]
+    for container in every:
+        container["image"] = "work:1"
+    meta = {"name": "f", "namespace": "lab", "labels": {precision.LABEL: "bf16"}}
+    hinted: set[str] = set()
+    deadline = time.monotonic() + 20
+    while hinted != expected and time.monotonic() < deadline:
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        answer = server.apply(document, dryRun="All")
+        assert answer.code == 201, answer.body
+        stored = answer.body["spec"]
+        named = [*stored.get("initContainers", ()), *stored["containers"]]
+        hinted = {c["name"] for c in named if c.get("env")}
+    assert hinted == expected
