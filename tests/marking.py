@@ -23,8 +23,8 @@ SERVER = (
     "socket", "socketserver", "subprocess", "tests.servers",
 )  # fmt: skip
 """Modules that start one, or that whoever imports them wants for it."""
-KUBE = frozenset({"kube-apiserver", "kube-controller-manager", "real"})
-KUBE_FIXTURES = frozenset({"control_plane", "real_site"})
+KUBE = frozenset({"kube-apiserver", "kube-controller-manager"})
+KUBE_FIXTURES = frozenset({"control_plane", "real_server", "real_site"})
 """Parameters and fixtures of tests that a real API server answers."""
 SHARED_FIXTURES = ROOT / "tests" / "conftest.py"
 SERVER_FIXTURES = frozenset({"prometheus_with_history"})
@@ -97,9 +97,7 @@ def wants_kube(item: pytest.Item) -> bool:
     backends = {value for value in values if isinstance(value, str)} & {*KUBE, "stand-in"}
     if backends:
         return backends != {"stand-in"}
-    return item.path.name == "test_on_a_server.py" or not KUBE_FIXTURES.isdisjoint(
-        getattr(item, "fixturenames", ())
-    )
+    return not KUBE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _fixtures(item: pytest.Item) -> Iterator[tuple[str, Path]]:

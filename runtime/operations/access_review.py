@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from actions import executors
+from actions.admission.controls import review_controls
+from actions.admission.manifests import REMAINDER
+from actions.admission.scopes import list_role_writes
 from actions.cluster.access import post_review
+from actions.cluster.client import KubeClient
+from actions.hints.admission import build_manifests
 from actions.rights import CANARY, OWN, RightCheck, check_rights, list_roles
 from fallow.kube.api import ApiConnection, connect
 from fallow.settings import Settings
@@ -13,7 +18,7 @@ from fallow.settings import Settings
 def review_access(
     settings: Settings, namespaces: Sequence[str] = (), api: ApiConnection | None = None
 ) -> list[dict[str, Any]]:
-    """Return the cluster, and a row per role: its permissions, and the rights that it lacks.
+    """Return the cluster, a row per role with the rights that it lacks, and one per control.
 
     The review covers each given namespace, or the whole cluster without one.
 
@@ -24,7 +29,8 @@ def review_access(
     """
     context = settings.actions.context or settings.kubernetes.context
     api = api or connect(context, timeout_s=settings.kubernetes.timeout.total_seconds())
-    rights = list_roles(executors.load_executors())
+    installed = executors.load_executors()
+    rights = list_roles(installed)
     proofs = check_rights(lambda body: post_review(api, body), rights, namespaces)
     own = check_rights(
         lambda body: post_review(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
@@ -42,9 +48,23 @@ def review_access(
         "next_step": "is it the one you mean? actions.context names another",
     }
     names = dict.fromkeys(p.role for p in (*proofs, *own))
+    expected = {
+        "admission policies": [*list_role_writes(installed), REMAINDER],
+        "precision defaults": [d["metadata"]["name"] for d in build_manifests()],
+    }
+    controls = review_controls(KubeClient(api, settings.cluster), expected)
     return [
         first,
         *(_build_row(name, [p for p in (*proofs, *own) if p.role == name]) for name in names),
+        *(
+            {
+                "check": state.control,
+                "status": state.status,
+                "finding": state.finding,
+                "next_step": state.next_step,
+            }
+            for state in controls
+        ),
     ]
 
 

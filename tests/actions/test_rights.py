@@ -109,7 +109,7 @@ def test_the_doctor_names_the_cluster_and_what_each_role_lacks(place: Place) -> 
     settings = load(environ={}, flags={"cluster": "sim"}).settings
     rows = {r["check"]: r for r in review_access(settings, api=place.door._api)}
     assert rows["cluster"]["finding"].startswith(f"sim: {place.kube.url}")
-    assert {r["status"] for r in rows.values()} == {"ok"}
+    assert {r["status"] for n, r in rows.items() if n.startswith("fallow")} == {"ok"}
     place.server.access.deny("patch", "statefulsets/scale")
     place.server.access.deny("*", "pods/exec")
     try:

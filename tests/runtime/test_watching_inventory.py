@@ -24,15 +24,9 @@ from warehouse.lake import Warehouse
 
 WAIT_S = 60.0
 """Only a fault waits so long."""
-BACKENDS = [
-    "stand-in",
-    pytest.param(
-        "real", marks=pytest.mark.skipif(real.assets() is None, reason=real.absence()), id="real"
-    ),
-]
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=real.BACKENDS)
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:

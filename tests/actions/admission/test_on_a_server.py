@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from actions.admission.controls import review_controls
 from actions.hints import admission as precision
+from simulator.kube.server import KubeServer
+from simulator.kube.store import ObjectStore
 from tests.actions.admission.test_cases import USERS, documents
-from tests.actions.places import MERGE, Object, serving
+from tests.actions.places import MERGE, Object, door, serving
 from tests.servers import kube_apiserver as real
-from tests.simulator.kube.conftest import Answer, Kube, replicated
+from tests.simulator.kube.conftest import Answer, Kube, definition, replicated
 from tests.simulator.kube.conftest import pod as pod_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,7 +68,7 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return a real server with the admission policies of a site in force."""
     real.require()
     with serving("kube-apiserver", tmp_path_factory.mktemp("admission")) as (kube, _):
@@ -88,24 +91,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("site", ["site", "none"])
-def test_the_policies_of_a_site_are_accepted(server: Server, site: str) -> None:
+def test_the_policies_of_a_site_are_accepted(real_server: Server, site: str) -> None:
     for document in documents(site):
         renamed = {**document, "metadata": {**document["metadata"], "name": "fallow-dry-run"}}
-        answer = server.apply(renamed, dryRun="All")
+        answer = real_server.apply(renamed, dryRun="All")
         assert answer.code == 201, (document["metadata"], answer.body)
 
 
 @pytest.mark.parametrize("file", WRITTEN, ids=lambda f: f"{f.parent.name}-{f.stem}")
-def test_every_written_manifest_is_accepted_strictly(server: Server, file: Path) -> None:
+def test_every_written_manifest_is_accepted_strictly(real_server: Server, file: Path) -> None:
     """Kinds of others (ServiceMonitor) and files of Prometheus are not the server's."""
     documents_of_file = [d for d in yaml.safe_load_all(file.read_text()) if d and "apiVersion" in d]
     for document in documents_of_file:
-        if server.find(document) is None:
+        if real_server.find(document) is None:
             assert document["apiVersion"].startswith("monitoring.coreos.com/")
             continue
         if space := document["metadata"].get("namespace"):
-            server.kube.ask("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
-        answer = server.apply(document, dryRun="All")
+            real_server.kube.ask("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+        answer = real_server.apply(document, dryRun="All")
         assert answer.code in {201, 409}, (document["metadata"], answer.body)
 
 
@@ -158,13 +161,13 @@ SIDES: list[tuple[str, str, str, Any, bool]] = [
 
 @pytest.mark.parametrize(("user", "method", "path", "body", "passes"), SIDES)
 def test_each_rule_lets_through_and_refuses(
-    server: Server, user: str, method: str, path: str, body: Any, *, passes: bool
+    real_server: Server, user: str, method: str, path: str, body: Any, *, passes: bool
 ) -> None:
     codes = {200, 201} if passes else {403}
-    answer = server.send(USERS[user], method, path, body)
+    answer = real_server.send(USERS[user], method, path, body)
     deadline = time.monotonic() + 20  # each policy is in force a moment after it was made
     while answer.code not in codes and time.monotonic() < deadline:
-        answer = server.send(USERS[user], method, path, body)
+        answer = real_server.send(USERS[user], method, path, body)
     assert answer.code in codes, answer.raw
     if not passes:
         operation = {"PATCH": "UPDATE", "POST": "CREATE"}.get(method, method)
@@ -184,7 +187,7 @@ def test_each_rule_lets_through_and_refuses(
     ],
 )  # fmt: skip
 def test_a_format_reaches_what_holds_the_gpus(
-    server: Server, spec: Object, expected: set[str]
+    real_server: Server, spec: Object, expected: set[str]
 ) -> None:
     every = [*spec.get("initContainers", ()), *spec["containers"]]
     for container in every:
@@ -194,9 +197,57 @@ def test_a_format_reaches_what_holds_the_gpus(
     deadline = time.monotonic() + 20
     while hinted != expected and time.monotonic() < deadline:
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-        answer = server.apply(document, dryRun="All")
+        answer = real_server.apply(document, dryRun="All")
         assert answer.code == 201, answer.body
         stored = answer.body["spec"]
         named = [*stored.get("initContainers", ()), *stored["containers"]]
         hinted = {c["name"] for c in named if c.get("env")}
     assert hinted == expected
+
+
+def test_doctor_says_which_controls_are_in_force(real_server: Server) -> None:
+    expected = {"admission policies": ["fallow-own", "fallow-act-scale"]}
+    client = door(real_server.kube.url, ca=real_server.kube.ca)
+    states = {s.control: s for s in review_controls(client, expected)}
+    assert {s.status for s in states.values()} == {"ok"}, states
+    assert "from Kubernetes 1.33 on; v1.36" in states["resize in place"].finding
+
+
+@pytest.mark.parametrize(
+    ("policies", "bindings", "status", "text"),
+    [
+        ([], [], "off", "not applied"),
+        ([], ["a", "b"], "warn", "2 bindings have no policy and refuse nothing: a, b"),
+        (["a"], [], "off", "not applied"),
+        (["a"], ["a"], "warn", "1 of 2 are missing: b"),
+        (["a", "b"], ["a", "b"], "ok", "in force: 2 policies"),
+    ],
+)
+def test_bindings_without_their_policy_are_named(
+    policies: list[str], bindings: list[str], status: str, text: str
+) -> None:
+    """On the stub, as on a site that applied policies which its server refused."""
+    store = ObjectStore(lambda: 1_790_000_000.0, installed=())
+    with KubeServer(store) as one:
+        kube = Kube("stand-in", one.url, store.history.forget)
+        client = door(kube.url)
+        states = {s.control: s for s in review_controls(client, {})}
+        assert "it exists from Kubernetes 1.30 on" in states["admission policies"].finding
+        root = "/apis/admissionregistration.k8s.io/v1"
+        for kind, plural in (
+            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ):
+            body = definition("admissionregistration.k8s.io", kind, scope="Cluster")
+            body["metadata"]["name"] = f"{plural}.admissionregistration.k8s.io"
+            body["spec"]["names"]["plural"] = plural
+            kube.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+            for name in policies if plural.endswith("ies") else bindings:
+                meta = {"name": name, "labels": {"app.kubernetes.io/part-of": "fallow"}}
+                spec = {"policyName": name}
+                kube.ask("POST", f"{root}/{plural}", {"metadata": meta, "spec": spec})
+        expected = {"admission policies": ["a", "b"]}
+        states = {s.control: s for s in review_controls(door(kube.url), expected)}
+    assert (states["admission policies"].status, states["admission policies"].finding) == (
+        status, text
+    )  # fmt: skip

@@ -174,7 +174,7 @@ def test_a_budget_that_allows_no_more_lets_pods_in_again_at_the_end_of_the_wait(
     assert abs(rows[0].at + length - site.now.fromisoformat(until)) < timedelta(minutes=1)
 
 
-def test_an_object_whose_status_is_written_5_times_a_second_is_acted_upon(
+def test_a_status_written_5_times_a_second_holds_no_act(
     control_plane: Kube, tmp_path: Path
 ) -> None:
     names = [f"busy-{n}" for n in range(20)]
