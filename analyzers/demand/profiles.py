@@ -12,6 +12,15 @@ from analyzers.demand.rows import Profile, SimilarRuns, read_kind_profiles, read
 from fallow.protocols import Views
 from fallow.window import Window
 
+GENERIC_KINDS = frozenset({"Deployment", "StatefulSet"})
+"""Kinds that serve, and that also hold a person's development environment."""
+LEAST_DUTY = 0.1
+"""From here on a generic kind serves; below, nothing that is stored tells a service from a person's
+work."""
+RETRAIN_GAP_H = 6.0
+"""Hours: what starts more often is a queue of runs, as that of a sweep, and no clock."""
+RUN_LENGTHS = 2.0
+"""Times the length of a run: what starts earlier waits for the run before, not for a clock."""
 LEAST_RUNS = 4
 """Fewer runs prove no regularity."""
 REGULAR = 0.3
@@ -64,10 +73,13 @@ def judge_profile(row: SimilarRuns) -> tuple[Profile, str]:
     why = kind.why if kind else "no rule for its owner's kind"
     if row.cron:
         return "retrain", "a CronJob starts it"
+    if row.workload_kind in GENERIC_KINDS and row.busy_hours < LEAST_DUTY * row.gpu_hours:
+        return "unknown", "a service that hardly works, or a person's development environment"
     if profile != "train":
         return profile, why
-    spread = row.gap_spread
-    if row.runs >= LEAST_RUNS and spread is not None and spread <= REGULAR:
+    spread, least_gap_h = row.gap_spread, max(RETRAIN_GAP_H, RUN_LENGTHS * row.run_h)
+    is_regular = spread is not None and spread <= REGULAR and (row.gap_h or 0) >= least_gap_h
+    if row.runs >= LEAST_RUNS and is_regular:
         return "retrain", f"{row.runs} runs, one every {row.gap_h:.1f} h"
     if row.runs >= LEAST_RUNS and row.run_h <= SHORT_H:
         return "batch", f"{row.runs} runs of {row.run_h:.2f} h"

@@ -1,10 +1,11 @@
 """Project a cluster's demand over the next quarter, and how many GPUs to buy or give back.
 
-A day's mean is a linear trend times the factor of its kind: a weekday, or a holiday, where two of
-them were seen; else a holiday counts as a Sunday. Hours follow whole days of the past, drawn from
-working days for working days and from the others for the others. The interval is that of `PATHS`
-futures: each fits the trend again after weeks of errors were drawn (block bootstrap, H. R. Kuensch,
-Annals of Statistics 17(3), 1989), and draws the errors of its own days.
+The level is one figure a week, without weekdays and holidays: constant or a line, with noise and
+with regimes that last or a random walk. Which of these it is, is not known: futures are drawn from
+the likelihood of each, with the uncertainty of its line and variance (generalised least squares),
+so that few weeks make a wide interval. The days of a future week are those of a drawn week of the
+past, by weekday, with their hours; a holiday has the factor of holidays where two were seen, else
+a Sunday's.
 """
 
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from datetime import date, timedelta
 import msgspec
 import numpy as np
 
-from analyzers.arrays import Doubles
+from analyzers.arrays import Bools, Doubles
 from fallow.fragmentation import Integers
 
 DAY, WEEK, SUNDAY = 24, 7, 6
@@ -24,6 +25,10 @@ LEAST_HOLIDAYS = 2
 PATHS = 200
 LOW, HIGH = 0.1, 0.9
 FITS = 4
+STAYS = (0.6, 0.85)
+"""How likely a regime of the level outlasts a week, beside a random walk."""
+PARTS = (0.3, 0.6, 0.9)
+"""Parts of the weekly variance that are the regime's."""
 EPS = 1e-9
 SEED = 7
 SATURDAY = 5
@@ -58,6 +63,18 @@ class QuarterPlan(msgspec.Struct, frozen=True):
     """What the change costs per month of 730 hours; below 0 = it saves."""
 
 
+class LevelFit(msgspec.Struct, frozen=True):
+    """One description of the weekly level: its likelihood, and the weeks ahead."""
+
+    odds: float
+    """Logarithm."""
+    mean: Doubles
+    root: Doubles
+    """Of the covariance, in units of the variance."""
+    squares: float
+    freedom: int
+
+
 def plan_quarter(
     demand: Doubles,
     first: date,
@@ -82,25 +99,21 @@ def plan_quarter(
     if not means.any():
         return msgspec.structs.replace(plan, refused="no GPU was requested")
     factors, trend = _fit_days(means, kinds)
-    errors = means / np.maximum(trend @ _count(0, days) * factors[kinds], EPS)
-    shapes = table / np.maximum(means, EPS)[:, None]
-    resting = np.array([n for n, day in enumerate(past) if _is_quiet(day, holidays)])
-    working = np.array([n for n, day in enumerate(past) if not _is_quiet(day, holidays)])
+    # Whole weeks, counted back from the end: their weekdays are those of the weeks ahead.
+    weeks = days // WEEK
+    whole = slice(days - weeks * WEEK, None)
+    daily = means[whole] / np.maximum(factors[kinds[whole]], EPS)
+    levels = daily.reshape(weeks, WEEK).mean(axis=1)
+    hours = table[whole] / np.maximum(np.repeat(levels, WEEK) * factors[kinds[whole]], EPS)[:, None]
+    quiet = np.array([_is_quiet(day, holidays) for day in past[whole]])
     quiet_ahead = np.array([_is_quiet(day, holidays) for day in ahead])
     rng = np.random.default_rng(SEED)
     needs = np.empty(PATHS)
-    for path in range(PATHS):
-        again = trend @ _count(0, days) * factors[kinds] * _draw_weeks(errors, days, rng)
-        new_factors, new_trend = _fit_days(again, kinds)
-        level = np.maximum(new_trend @ _count(days, QUARTER_DAYS), 0)
-        own = level * new_factors[kinds_ahead] * _draw_weeks(errors, QUARTER_DAYS, rng)
-        numbers = np.where(
-            quiet_ahead,
-            _draw_days(resting, QUARTER_DAYS, rng),
-            _draw_days(working, QUARTER_DAYS, rng),
-        )
-        needs[path] = np.quantile(own[:, None] * shapes[numbers], quantile)
-    low, need, high = (float(np.quantile(needs, q)) for q in (LOW, 0.5, HIGH))
+    for path, level in enumerate(_draw_levels(levels, QUARTER_DAYS // WEEK, rng)):
+        numbers = _draw_days(quiet, quiet_ahead, rng)
+        own = np.repeat(level, WEEK) * factors[kinds_ahead]
+        needs[path] = np.quantile(own[:, None] * hours[numbers], quantile)
+    low, need, high = (round(float(np.quantile(needs, q)), 6) for q in (LOW, 0.5, HIGH))
     change = 0 if low <= capacity <= high else int(np.ceil(need - capacity))
     return msgspec.structs.replace(
         plan,
@@ -152,14 +165,68 @@ def _count(first: int, days: int) -> Doubles:
     return np.stack([np.ones(days), np.arange(first, first + days, dtype=np.float64)])
 
 
-def _draw_weeks(errors: Doubles, days: int, rng: np.random.Generator) -> Doubles:
-    """Return errors of so many days, drawn by whole weeks."""
-    starts = rng.integers(0, len(errors) - WEEK + 1, -(-days // WEEK))
-    sample: Doubles = np.concatenate([errors[s : s + WEEK] for s in starts])[:days]
-    return sample
+def _draw_levels(levels: Doubles, weeks: int, rng: np.random.Generator) -> Doubles:
+    """Return `PATHS` futures of the weekly level, of so many weeks each."""
+    count = len(levels)
+    numbers = np.arange(1.0, count + weeks + 1)
+    line = np.stack([np.ones(len(numbers)), numbers], axis=1)
+    fits = [
+        _fit_level(levels, line[:, :columns], spread)
+        for spread in _list_spreads(numbers)
+        for columns in (1, 2)
+    ]
+    odds = np.array([future.odds for future in fits])
+    odds = np.exp(odds - odds.max())
+    futures = np.empty((PATHS, weeks))
+    for path, n in enumerate(rng.choice(len(fits), PATHS, p=odds / odds.sum())):
+        fit = fits[n]
+        deviation = np.sqrt(fit.squares / rng.chisquare(fit.freedom))
+        futures[path] = fit.mean + deviation * (fit.root @ rng.standard_normal(weeks))
+    return np.maximum(futures, 0)
 
 
-def _draw_days(candidates: Integers, days: int, rng: np.random.Generator) -> Integers:
-    """Return the numbers of so many days, drawn from some days of the past."""
-    numbers: Integers = rng.choice(candidates, days)
+def _list_spreads(numbers: Doubles) -> list[Doubles]:
+    """Return the covariances of weekly levels that are tried: noise, and noise with a regime."""
+    noise = np.eye(len(numbers))
+    apart = np.abs(np.subtract.outer(numbers, numbers))
+    regimes = [np.minimum.outer(numbers, numbers), *(stay**apart for stay in STAYS)]
+    return [noise, *(part * r + (1 - part) * noise for r in regimes for part in PARTS)]
+
+
+def _fit_level(levels: Doubles, line: Doubles, spread: Doubles) -> LevelFit:
+    """Fit a level, or a line, under a covariance; the prior of the slope is worth one week."""
+    count, freedom = len(levels), len(levels) - line.shape[1]
+    inverse = np.linalg.inv(spread[:count, :count])
+    squares = []
+    for columns in range(1, line.shape[1] + 1):
+        facts = line[:count, :columns]
+        precision = facts.T @ inverse @ facts
+        fit = np.linalg.solve(precision, facts.T @ inverse @ levels)
+        rest = levels - facts @ fit
+        squares.append(float(rest @ inverse @ rest) + EPS**2)
+    odds = np.linalg.slogdet(inverse)[1] - np.log(inverse.sum())
+    mixed = squares[0] if len(squares) == 1 else (squares[0] + count * squares[1]) / (count + 1)
+    odds -= (count - 1) * np.log(mixed) + (len(squares) - 1) * np.log(count + 1)
+    gain = spread[count:, :count] @ inverse
+    loose = line[count:] - gain @ facts
+    covariance = spread[count:, count:] - gain @ spread[:count, count:]
+    covariance += loose @ np.linalg.solve(precision, loose.T)
+    return LevelFit(
+        odds / 2,
+        line[count:] @ fit + gain @ rest,
+        np.linalg.cholesky(covariance),
+        squares[-1],
+        freedom,
+    )
+
+
+def _draw_days(quiet: Bools, quiet_ahead: Bools, rng: np.random.Generator) -> Integers:
+    """Return a day of the past for each day ahead: of drawn weeks, and as quiet."""
+    starts = rng.integers(0, len(quiet) // WEEK, len(quiet_ahead) // WEEK)
+    numbers: Integers = (starts[:, None] * WEEK + np.arange(WEEK)).ravel()
+    for is_quiet in (True, False):
+        same = np.flatnonzero(quiet == is_quiet)
+        other = (quiet_ahead == is_quiet) & (quiet[numbers] != is_quiet)
+        if len(same):
+            numbers[other] = rng.choice(same, int(other.sum()))
     return numbers
