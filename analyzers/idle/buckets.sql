@@ -26,6 +26,7 @@ buckets AS (
         CASE WHEN $kernels THEN r.last_kernel_age_s_min END AS kernel_age_s,
         -- Null for a MIG instance: the sensor measures the power of the whole GPU.
         r.power_w_mean * g.whole_gpu AS power_w,
+        CASE WHEN r.power_w_min = r.power_w_max THEN r.power_w_min * g.whole_gpu END AS still_w,
         CASE WHEN $energy THEN r.energy_mj * g.whole_gpu::DOUBLE END AS energy_mj,
         -- The arithmetic runs only for buckets that the first cases leave undecided.
         CASE
@@ -64,6 +65,7 @@ SELECT
     kind,
     activity,
     power_w,
+    still_w,
     energy_mj,
     traffic_bps,
     procs,

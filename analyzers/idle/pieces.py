@@ -9,7 +9,7 @@ import polars as pl
 
 from analyzers.idle import spans
 from warehouse.signals.power_band import BINS
-from warehouse.signals.runs import IDLE, LIVE, MICRO, DeviceSamples, IdleRuns, Ints
+from warehouse.signals.runs import IDLE, MICRO, DeviceSamples, IdleRuns, Ints
 
 SUMS = (
     "samples", "idle_samples", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
@@ -101,7 +101,7 @@ def _has_repeats(samples: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_
     """Return for each run whether its samples repeat old values."""
     if samples.still is None:
         return np.zeros(len(runs), dtype=bool)
-    repeats: npt.NDArray[np.bool_] = samples.still[runs.first] != LIVE
+    repeats: npt.NDArray[np.bool_] = samples.still[runs.first]
     return repeats
 
 

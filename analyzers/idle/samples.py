@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -10,14 +11,21 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from analyzers.idle.rows import AllocatedDevice, count_samples, read_devices, read_measures
+from analyzers.idle.rows import (
+    AllocatedDevice,
+    count_samples,
+    read_devices,
+    read_idle_power,
+    read_measures,
+)
 from analyzers.queries import compose_steps, load_sql
 from fallow.gpu_models import find_gpu_model
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals import frozen
-from warehouse.signals.runs import BLIND, CONFLICT, ENERGY_STILL, IDLE, LIVE, MICRO, DeviceSamples
+from warehouse.signals.power_band import is_above_band
+from warehouse.signals.runs import BLIND, CONFLICT, IDLE, MICRO, DeviceSamples
 from warehouse.steps import ACTIVE_SAMPLE
 
 MOST_SAMPLES = 30_000_000
@@ -41,8 +49,8 @@ WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloa
 """Parameters of SQL that reads all workloads."""
 
 MEASURES = (
-    "activity", "power_w", "energy_mj", "traffic_bps", "procs", "kernel_age_s", "idle_clock",
-    "context",
+    "activity", "power_w", "still_w", "energy_mj", "traffic_bps", "procs", "kernel_age_s",
+    "idle_clock", "context",
 )  # fmt: skip
 
 
@@ -161,6 +169,7 @@ def read_parts(
         build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)
     ]
+    bands = _read_bands(views, chosen)
     # The next part is read while this one is judged, on a second core.
     with ThreadPoolExecutor(1) as reader:
         ahead = reader.submit(_read, views, chosen, part_parameters[0])
@@ -169,7 +178,8 @@ def read_parts(
             if following is not None:
                 ahead = reader.submit(_read, views, chosen, following)
             samples = _build_samples(table, settings, bucketed=chosen.source != "sample")
-            yield add_states(samples, states, chosen.accounted)
+            samples = add_states(samples, states, chosen.accounted)
+            yield drop_above_band(samples, bands, chosen.accounted, settings.power_margin_w)
 
 
 def _read(
@@ -188,9 +198,9 @@ def add_states(
     No idle run extends over time that is not idle in the ledger, so no idle finding does. Time that
     is idle in the ledger is no steady low activity. The states are known in the time `accounted`.
     """
-    still = frozen.classify_samples(samples)
+    repeats = frozen.classify_samples(samples)
     if not len(samples) or accounted[0] >= accounted[1]:
-        return msgspec.structs.replace(samples, still=still)
+        return msgspec.structs.replace(samples, still=repeats)
     state = _find_states(samples, states)
     stale, low = state & FROZEN != 0, state & LOW != 0
     # In a bucket with work the idle part is unknown.
@@ -201,8 +211,51 @@ def add_states(
         samples,
         measures={**samples.measures, "activity": activity},
         kind=np.where(works, CONFLICT, samples.kind).astype(np.int8),
-        still=np.where(stale & (still == LIVE), ENERGY_STILL, still).astype(np.int8),
+        still=frozen.extend_repeats(samples, repeats | stale),
     )
+
+
+def _read_bands(views: Views, chosen: SampleQuery) -> Any:
+    """Return the newest idle power of each device's model, NaN for an unknown model."""
+    until = datetime.fromtimestamp(chosen.accounted[1] / MICRO, UTC) + timedelta(hours=1)
+    bands = {row.gpu_model: row.band_w for row in read_idle_power(views, [until])}
+    listed = chosen.devices.select("gpu_model", "prior_w").iter_rows()
+    return np.array([bands.get(model, prior) for model, prior in listed], dtype=np.float64)
+
+
+def drop_above_band(
+    samples: DeviceSamples, bands: Any, accounted: tuple[int, int], margin_w: float
+) -> DeviceSamples:
+    """Mark idle samples of five minutes above the idle band as work, as the ledger will.
+
+    `bands`: watts by device. Only those after the time `accounted`: before it, states are written.
+    """
+    rows = np.flatnonzero(samples.at >= accounted[1])
+    if not rows.size or accounted[0] >= accounted[1]:
+        return samples
+    device, at = samples.device[rows], samples.at[rows]
+    five, same = at // (BUCKET_S * MICRO), device[1:] == device[:-1]
+    energy = samples.measures["energy_mj"][rows]
+    seconds = np.full(len(rows), float(BUCKET_S))
+    if not samples.bucketed:
+        step = np.diff(energy, prepend=np.nan)
+        step[1:][~same] = np.nan
+        energy = np.where(step >= 0, step, np.nan)
+        seconds = np.diff(at, prepend=0) / MICRO
+    begins = np.flatnonzero(np.append(True, ~same | (five[1:] != five[:-1])))
+
+    def total(values: Any) -> Any:
+        return np.add.reduceat(np.nan_to_num(values), begins)
+
+    power = samples.measures["power_w"][rows]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        power_w = total(power) / total(~np.isnan(power))
+        energy_w = total(energy) / 1000 / total(np.where(np.isnan(energy), 0, seconds))
+    above = is_above_band(power_w, energy_w, bands[device[begins]], margin_w)
+    above &= total(samples.kind[rows] != IDLE) == 0
+    kind = samples.kind.copy()
+    kind[rows[np.repeat(above, np.diff(np.append(begins, len(rows))))]] = CONFLICT
+    return msgspec.structs.replace(samples, kind=kind)
 
 
 def _find_states(samples: DeviceSamples, states: pa.Table) -> np.ndarray[Any, Any]:

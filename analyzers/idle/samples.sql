@@ -50,6 +50,7 @@ SELECT
     END::TINYINT AS kind,
     activity::FLOAT AS activity,
     power_w::FLOAT AS power_w,
+    power_w::FLOAT AS still_w,
     energy_mj::DOUBLE AS energy_mj,
     traffic_bps::FLOAT AS traffic_bps,
     proc_count::FLOAT AS procs,

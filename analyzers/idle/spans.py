@@ -11,8 +11,7 @@ import polars as pl
 
 from analyzers.idle.samples import MEASURES
 from warehouse.sample_validity import VALIDITY
-from warehouse.signals.frozen import STILL_READINGS
-from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, DeviceSamples
+from warehouse.signals.runs import IDLE, MICRO, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
 
 CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
@@ -92,11 +91,10 @@ def sum_samples(
 
     m = {name: samples.measures[name] for name in MEASURES}
     power = mean(m["power_w"])
-    energy_w, during, still = _sum_energy(samples, low, high)
+    energy_w, during = _sum_energy(samples, low, high)
+    still = np.zeros(len(low), dtype=bool)
     if samples.still is not None:
-        readings = over(samples.sample_count)
-        constant = samples.still[np.minimum(low, len(samples) - 1)] == POWER_STILL
-        still |= constant & (readings >= STILL_READINGS - 1)
+        still = samples.still[np.minimum(low, len(samples) - 1)]
     # A gauge misses bursts between its readings, a counter misses nothing: a counter below the
     # gauge is a fault of the telemetry.
     contrary = (during >= STILL_S) & (
@@ -158,15 +156,15 @@ def _find_floor(samples: DeviceSamples, values: Any, *, running: bool) -> Any:
     return np.repeat(least, np.diff(np.append(begins, len(values))))
 
 
-def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, Any]:
-    """Return mean watts from the energy counter, over how many seconds, and whether it was frozen.
+def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any]:
+    """Return mean watts from the energy counter, and over how many seconds.
 
     Raw samples have the counter, buckets the energy used in them. A counter that drops restarted
-    from zero.
+    from zero; one that stood still measures nothing.
     """
     energy = samples.measures["energy_mj"].astype(np.float64, copy=False)
     if is_absent(energy):
-        return _make_missing(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
+        return _make_missing(low), np.zeros(len(low))
     if samples.bucketed:
         used, seconds = energy, samples.validity / MICRO
         begin = low
@@ -183,7 +181,7 @@ def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, 
     watts = np.divide(
         millijoules / 1000, during, out=_make_missing(low), where=(during > 0) & ~flat
     )
-    return watts, during, flat
+    return watts, during
 
 
 STILL_S = 600

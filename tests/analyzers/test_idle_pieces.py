@@ -10,9 +10,7 @@ from analyzers.idle.pieces import count_learned, cut_by_holders, cut_runs
 from analyzers.idle.samples import MEASURES
 from warehouse.signals.runs import (
     BUSY,
-    ENERGY_STILL,
     IDLE,
-    LIVE,
     MICRO,
     DeviceSamples,
     IdleRuns,
@@ -22,7 +20,7 @@ from warehouse.signals.runs import (
 MINUTE = 60 * MICRO
 
 
-def samples(*devices: str, still: list[int] | None = None) -> DeviceSamples:
+def samples(*devices: str, still: list[bool] | None = None) -> DeviceSamples:
     """Return samples a minute apart: `.` idle, `a` busy, a space no sample."""
     rows = [
         (n, minute, IDLE if mark == "." else BUSY)
@@ -41,7 +39,7 @@ def samples(*devices: str, still: list[int] | None = None) -> DeviceSamples:
         sample_count=np.ones(count, dtype=np.int64),
         interval_s=np.full(count, 60.0),
         measures={name: np.full(count, np.nan) for name in MEASURES},
-        still=None if still is None else np.array(still, dtype=np.int8),
+        still=None if still is None else np.array(still, dtype=np.bool_),
     )
 
 
@@ -113,7 +111,7 @@ def test_a_run_without_a_holder_has_no_pieces() -> None:
 
 
 def test_a_run_of_repeated_values_is_marked() -> None:
-    still = [LIVE] * 4 + [ENERGY_STILL] * 4
+    still = [False] * 4 + [True] * 4
     made = samples("........", still=still)
     runs = find_idle_runs(made, exit_samples=1, shortest_s=60)
     pieces = cut_runs(made, runs, pl.DataFrame([hold(0, 0, 60)]), np.array([60]), shortest_s=60)

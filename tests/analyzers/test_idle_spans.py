@@ -15,7 +15,7 @@ from analyzers.idle.spans import (
     split_stretches,
     sum_samples,
 )
-from warehouse.signals.runs import BUSY, IDLE, MICRO, POWER_STILL, DeviceSamples
+from warehouse.signals.runs import BUSY, IDLE, MICRO, DeviceSamples
 
 NAN = float("nan")
 MB = 1e6
@@ -36,7 +36,7 @@ def samples(n: int, *, bucketed: bool = False, step_s: int = 60, **columns: Any)
         sample_count=np.array(columns.get("counts", [1] * n), dtype=np.int64),
         interval_s=np.full(n, float(columns.get("interval_s", step_s))),
         measures=made,
-        still=None if still is None else np.array(still, dtype=np.int8),
+        still=None if still is None else np.array(still, dtype=np.bool_),
         bucketed=bucketed,
     )
 
@@ -103,13 +103,10 @@ def test_watts_of_buckets_come_from_the_energy_that_they_used() -> None:
     assert summed(made, 2, 3)["power_w"] == 50.0
 
 
-@pytest.mark.parametrize(("minutes", "joules", "frozen"), [(10, 0, 1), (9, 0, 0), (10, 1, 0)])
-def test_a_counter_stands_still_from_ten_minutes(minutes: int, joules: int, frozen: int) -> None:
-    counter = [5_000.0] * minutes + [5_000.0 + joules]
-    got = summed(samples(minutes + 1, power_w=[50.0] * (minutes + 1), energy_mj=counter))
-    assert got["still"] == bool(frozen)
-    if not joules:
-        assert got["power_w"] == 50.0 or not frozen
+def test_a_counter_that_stands_still_measures_nothing() -> None:
+    got = summed(samples(11, power_w=[50.0] * 11, energy_mj=[5_000.0] * 11))
+    assert got["power_w"] == 50.0
+    assert not got["still"]
 
 
 @pytest.mark.parametrize(
@@ -131,11 +128,9 @@ def test_a_counter_below_the_gauge_is_a_contradiction(
     assert summed(made)["contrary"] == contrary
 
 
-@pytest.mark.parametrize(("readings", "still"), [(19, True), (18, False)])
-def test_a_power_that_repeats_is_still_from_twenty_readings(readings: int, *, still: bool) -> None:
-    classes = [POWER_STILL] * readings
-    assert summed(samples(readings, still=classes))["still"] == still
-    assert not summed(samples(readings, still=[0] * readings))["still"]
+def test_a_piece_of_repeated_values_is_still() -> None:
+    assert summed(samples(3, still=[True] * 3))["still"]
+    assert not summed(samples(3, still=[False] * 3))["still"]
 
 
 def test_traffic_counts_above_the_least_of_its_own_device() -> None:

@@ -11,11 +11,8 @@ from analyzers.idle.samples import FROZEN, LOW, MEASURES, NAMED, _find_states, a
 from warehouse.signals.runs import (
     BUSY,
     CONFLICT,
-    ENERGY_STILL,
     IDLE,
-    LIVE,
     MICRO,
-    POWER_STILL,
     DeviceSamples,
 )
 
@@ -57,7 +54,7 @@ def test_the_samples_of_a_low_bucket_are_not_idle_and_those_beside_it_are() -> N
     made = read(samples(*TWO), (0, 0, False, True), (1, 1, False, False))
     assert made.kind.tolist() == [CONFLICT, CONFLICT, IDLE, IDLE, IDLE]
     assert made.still is not None
-    assert made.still.tolist() == [LIVE] * 5
+    assert made.still.tolist() == [False] * 5
     made = read(samples(*TWO), (0, 1, False, True), (1, 0, False, True))
     assert made.kind.tolist() == [IDLE, IDLE, CONFLICT, CONFLICT, IDLE]
 
@@ -72,13 +69,21 @@ def test_activity_in_a_bucket_with_a_state_is_no_idle_time() -> None:
 def test_a_frozen_bucket_repeats_old_values_and_stays_what_it_is() -> None:
     made = read(samples(*TWO), (0, 0, True, True), (1, 1, True, False))
     assert made.still is not None
-    assert made.still.tolist() == [ENERGY_STILL, ENERGY_STILL, LIVE, LIVE, ENERGY_STILL]
+    assert made.still.tolist() == [True, True, False, False, True]
     assert made.kind.tolist() == [IDLE] * 5
-    power = {"power_w": np.array([100.5] * 20)}
-    repeated = samples(list(range(20)), [0] * 20, [IDLE] * 20, measures=power)
-    made = read(repeated, (0, 0, True, False))
-    assert made.still is not None
-    assert made.still.tolist() == [ENERGY_STILL] + [POWER_STILL] * 19
+
+
+def test_what_follows_a_frozen_bucket_repeats_it_while_it_reads_the_same() -> None:
+    """The newest hour is not accounted yet: its samples go on where the frozen ones ended."""
+    power = np.array([90.0, 100.5, 100.5, 100.5, 99.0, 100.5])
+    at_s, device = [0, 240, 300, 600, 900, 1200], [0] * 6
+    measures = {"power_w": power, "still_w": power}
+    made = samples(at_s, device, [IDLE] * 6, measures=measures)
+    got = read(made, (0, 1, True, False), until=2)
+    assert got.still.tolist() == [False, False, True, True, False, False]
+    other = samples(at_s, [0, 0, 0, 1, 1, 1], [IDLE] * 6, measures=measures)
+    got = read(other, (0, 1, True, False), until=2)
+    assert got.still.tolist() == [False, False, True, False, False, False]
 
 
 def test_activity_is_known_only_outside_of_the_time_that_was_accounted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fallow.gpu_models import read_gpu_models
 from warehouse.signals.frozen import classify_samples
 from warehouse.signals.power_band import BINS, IdleBand, learn_band
-from warehouse.signals.runs import ENERGY_STILL, LIVE, MICRO, POWER_STILL, DeviceSamples, IdleRuns
+from warehouse.signals.runs import MICRO, DeviceSamples, IdleRuns
 from warehouse.signals.states import (
     REACH_US,
     _flag_among,
@@ -36,6 +36,9 @@ def samples(
         interval_s=np.full(n, step_s),
         measures={
             "power_w": np.array(columns.get("power_w", [NAN] * n), dtype=float),
+            "still_w": np.array(
+                columns.get("still_w", columns.get("power_w", [NAN] * n)), dtype=float
+            ),
             "energy_mj": np.array(columns.get("energy_mj", [NAN] * n), dtype=float),
         },
         bucketed=bucketed,
@@ -46,56 +49,40 @@ def classes(*arguments: Any, **columns: Any) -> list[int]:
     return [int(kind) for kind in classify_samples(samples(*arguments, **columns))]
 
 
-def test_twenty_equal_readings_of_a_fine_power_repeat_and_nineteen_do_not() -> None:
-    assert classes(20, power_w=[100.5] * 20) == [LIVE] + [POWER_STILL] * 19
-    assert classes(19, power_w=[100.5] * 19) == [LIVE] * 19
-    assert classes(20, power_w=[100.5] * 19 + [100.6]) == [LIVE] * 20
-    assert classes(21, power_w=[99.0] + [100.5] * 20) == [LIVE] * 2 + [POWER_STILL] * 19
-    two = [0] * 10 + [1] * 10
-    assert classes(20, power_w=[100.5] * 20, device=two) == [LIVE] * 20
-    assert classes(0) == []
-
-
-def test_whole_watts_repeat_only_where_their_source_is_finer() -> None:
-    assert classes(20, power_w=[100.0] * 20) == [LIVE] * 20
-    assert classes(20, power_w=[100.0009] * 20) == [LIVE] * 20, "less than a milliwatt"
-    assert classes(21, power_w=[100.0] * 20 + [99.5]) == [LIVE] + [POWER_STILL] * 19 + [LIVE]
-    power = [100.0] * 20 + [99.5]
-    assert classes(21, power_w=power, device=[0] * 20 + [1]) == [LIVE] * 21
-    assert classes(20, power_w=[NAN] * 20) == [LIVE] * 20
-
-
-def test_buckets_of_twenty_readings_repeat_where_their_own_value_is_fine() -> None:
-    made = {"step_s": 300, "bucketed": True}
-    assert classes(2, power_w=[100.5] * 2, counts=10, **made) == [LIVE, POWER_STILL]
-    assert classes(2, power_w=[100.5] * 2, counts=9, **made) == [LIVE, LIVE]
-    assert classes(3, power_w=[100.0, 100.0, 99.5], counts=10, **made) == [LIVE] * 3
-
-
 def test_an_energy_counter_stands_still_from_ten_minutes() -> None:
-    assert classes(21, energy_mj=[5.0] * 21) == [LIVE] + [ENERGY_STILL] * 20
-    assert classes(20, energy_mj=[5.0] * 20) == [LIVE] * 20
-    assert classes(22, energy_mj=[4.0] + [5.0] * 21) == [LIVE] * 2 + [ENERGY_STILL] * 20
-    assert classes(21, energy_mj=[5.0] * 20 + [6.0]) == [LIVE] * 21
-    assert classes(22, energy_mj=[5.0] * 22, device=[0] * 11 + [1] * 11) == [LIVE] * 22
-    assert classes(22, energy_mj=[NAN] * 21 + [1.0]) == [LIVE] * 22
+    assert classes(21, energy_mj=[5.0] * 21) == [0] + [1] * 20
+    assert classes(20, energy_mj=[5.0] * 20) == [0] * 20
+    assert classes(22, energy_mj=[4.0] + [5.0] * 21) == [0] * 2 + [1] * 20
+    assert classes(21, energy_mj=[5.0] * 20 + [6.0]) == [0] * 21
+    assert classes(22, energy_mj=[5.0] * 22, device=[0] * 11 + [1] * 11) == [0] * 22
+    assert classes(22, energy_mj=[NAN] * 21 + [1.0]) == [0] * 22
 
 
 @pytest.mark.parametrize(
     ("energy", "expected"),
     [
-        ([5, 0, 0], [LIVE, ENERGY_STILL, ENERGY_STILL]),
-        ([5, 0, 5], [LIVE, LIVE, LIVE]),
-        ([0, 0, 0], [ENERGY_STILL] * 3),
-        ([0, 0, 5], [LIVE] * 3),
-        ([5, 5, 5], [LIVE] * 3),
-        ([5, 0, 0, 7, 0], [LIVE, ENERGY_STILL, ENERGY_STILL, LIVE, LIVE]),
+        ([5, 0, 0], [0, 1, 1]),
+        ([5, 0, 5], [0, 0, 0]),
+        ([0, 0, 0], [1] * 3),
+        ([0, 0, 5], [0] * 3),
+        ([5, 5, 5], [0] * 3),
+        ([5, 0, 0, 7, 0], [0, 1, 1, 0, 0]),
     ],
 )
 def test_buckets_without_energy_repeat_from_ten_minutes(
     energy: list[float], expected: list[int]
 ) -> None:
     assert classes(len(energy), step_s=300, bucketed=True, energy_mj=energy) == expected
+
+
+def test_energy_that_stands_still_is_a_repeat_only_beside_equal_readings_of_power() -> None:
+    flat = {"energy_mj": [5.0] * 21}
+    assert classes(21, power_w=[100.0] * 21, **flat) == [0] + [1] * 20
+    assert classes(21, power_w=[100.0] * 20 + [101.0], **flat) == [0] * 21
+    assert classes(21, power_w=[0.0] * 21, **flat) == [0] * 21, "no sensor"
+    buckets = {"step_s": 300, "bucketed": True, "energy_mj": [0.0] * 3, "power_w": [100.0] * 3}
+    assert classes(3, still_w=[100.0] * 3, **buckets) == [1] * 3
+    assert classes(3, still_w=[NAN] * 3, **buckets) == [0] * 3, "equal means are no repeat"
 
 
 MODEL = next(m for m in read_gpu_models() if m.gpu_model == "H100")

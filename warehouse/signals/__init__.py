@@ -9,7 +9,6 @@ memory traffic, power and energy, never from its host or its owner.
 """
 
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,10 @@ from fallow.settings import Settings
 from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
+from warehouse.signals.frozen import Flags, FrozenPower
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.readings import READ_TABLES, read_readings
+from warehouse.snapshot_reader import SnapshotReader
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ def write_signals(wh: "Warehouse", window: Window, fleet: FleetDevices | None = 
     for chunk in window.chunks(compute_stride(fleet)):
         around = _widen(chunk, fleet, wh.settings)
         bands = learn_bands(wh, around, wh.settings.ledger.idle_threshold)
+        frozen = FrozenPower(around, wh.settings.ledger.idle_threshold)
         for devices in list_device_ranges(wh, count_parts(fleet, chunk)):
-            rows = _derive_part(wh, chunk, devices, around, bands)
+            rows = _derive_part(wh, chunk, devices, bands, frozen)
             span = {**chunk.bounds(), **devices.bounds()}
             count += wh.replace("signal", rows, WRITTEN, span, is_sorted=True)
     return count
@@ -127,16 +129,17 @@ def derive_signals(
     """Return the `signal` rows of a window and of some devices, in the table's order."""
     around = _widen(window, read_fleet(wh), wh.settings)
     bands = learn_bands(wh, around, wh.settings.ledger.idle_threshold)
-    return _derive_part(wh, window, devices, around, bands)
+    frozen = FrozenPower(around, wh.settings.ledger.idle_threshold)
+    return _derive_part(wh, window, devices, bands, frozen)
 
 
 def _derive_part(
-    wh: "Warehouse", window: Window, devices: DeviceRange, around: Window, bands: pl.DataFrame
+    wh: "Warehouse", window: Window, devices: DeviceRange, bands: pl.DataFrame, frozen: FrozenPower
 ) -> pa.Table:
-    """Return what `derive_signals` returns; `around` is the window with its context."""
+    """Return what `derive_signals` returns; `frozen` is of the window with its context."""
     settings = wh.settings
     parameters: dict[str, Any] = {
-        **around.bounds(),
+        **frozen.window.bounds(),
         **devices.bounds(),
         **SPIN,
         **PEAKS,
@@ -145,11 +148,15 @@ def _derive_part(
         "exit_samples": settings.idle.exit_samples,
     }
     tdps_w = {model.gpu_model: model.tdp_w for model in read_gpu_models()}
-    read = partial(read_readings, parameters=parameters, bands=bands, tdps_w=tdps_w)
-    rows, owners = wh.read_at_once(read, READ_TABLES)
+
+    def read(reader: SnapshotReader) -> tuple[pl.DataFrame, pl.DataFrame, Flags]:
+        rows, owners = read_readings(reader, parameters, bands, tdps_w)
+        return rows, owners, frozen.flag_rows(reader, rows, owners)
+
+    rows, owners, repeats = wh.read_at_once(read, READ_TABLES)
     if rows.is_empty():
         return get_schema("signal").empty_table()
-    named = states.name_states(rows, settings)
+    named = states.name_states(rows, settings, repeats)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
     return _name_owners(_sort_by_device(written, owners), owners)

@@ -1,85 +1,114 @@
-"""Detect telemetry that repeats an old value: an energy counter or a power that does not change.
+"""Detect telemetry that repeats an old value: equal readings of power, and another sign.
 
-A GPU with power uses energy, and the last digits of a fine power reading change all the time. Both
-are checked per sample, with the samples around it, so that one live minute does not hide six frozen
-hours (telemetry-and-waste.md#safety, stale metrics).
+An idle GPU's power stands still too, for minutes, and at a coarse resolution for hours: equal
+readings alone are no sign, nor are still clocks, memory or temperature. The signs are an energy
+counter that stands still while power is above 0 (`classify_samples`, per sample, with those around
+it, so that one live minute does not hide six frozen hours), and the other devices of the model
+(`frozen_power.sql`; telemetry-and-waste.md#safety, stale metrics).
 """
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from warehouse.signals.runs import ENERGY_STILL, LIVE, POWER_STILL, DeviceSamples, Floats, Ints
+from fallow.window import Window
+from warehouse.signals.runs import DeviceSamples, Floats, Ints
+from warehouse.snapshot_reader import SnapshotReader
+from warehouse.steps import load_step
 
 STILL_US = 600_000_000
 """Ten minutes without a change of the energy counter: it repeats an old value."""
 
-STILL_READINGS = 20
-"""Equal power readings in a row from which they are a repeat, where the source reports power finer
-than whole watts."""
+Flags = npt.NDArray[np.bool_]
 
 
-def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
-    """Return, per sample, `LIVE`, `ENERGY_STILL` or `POWER_STILL`.
+def classify_samples(samples: DeviceSamples) -> Flags:
+    """Return which samples repeat an old value by their energy counter.
 
-    The first of several equal samples is live: its value was new.
+    The first of several equal samples does not: its value was new. Where power changes while the
+    counter stands still, the counter is broken, and the power is not. `still_w`: the reading, NaN
+    where a bucket has several.
     """
-    classes = np.full(len(samples), LIVE, dtype=np.int8)
-    if not len(samples):
-        return classes
-    other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])
-    power = samples.measures["power_w"]
-    if not _is_absent(power):
-        first, last = _find_groups(_find_changes(power, other))
-        readings = np.concatenate([[0], np.cumsum(samples.sample_count)])
-        still = (readings[last + 1] - readings[first] >= STILL_READINGS) & ~np.isnan(power)
-        classes[still & _has_fine_power(samples, power)] = POWER_STILL
-        classes[first] = LIVE
     energy = samples.measures["energy_mj"]
-    if not _is_absent(energy):
-        # A bucket has the energy that was used in it; a sample has the counter.
-        changed = other | (energy != 0) if samples.bucketed else _find_changes(energy, other)
-        first, last = _find_groups(changed)
-        begin = np.minimum(first + 1, last) if samples.bucketed else first
-        length = samples.at[last] - samples.at[begin]
-        length = length + (samples.validity[last] if samples.bucketed else 0)
-        still = (length >= STILL_US) & ~np.isnan(energy)
-        inside = np.arange(len(samples)) != first
-        if samples.bucketed:
-            inside |= energy == 0
-        classes[still & inside] = ENERGY_STILL
-    return classes
-
-
-def _has_fine_power(samples: DeviceSamples, power: Floats) -> npt.NDArray[np.bool_]:
-    """Return, per sample, whether its source reports power finer than whole watts.
-
-    A bucket's mean can have decimals with every source, so there only the bucket's own value
-    counts.
-    """
-    decimals = np.abs(power - np.rint(power)) > 1e-3  # noqa: PLR2004  (a milliwatt)
-    decimals &= ~np.isnan(power)
+    if not len(samples) or bool(np.isnan(energy).all()):
+        return np.zeros(len(samples), dtype=bool)
+    changed = _find_power_changes(samples)
+    # A bucket has the energy that was used in it; a sample has the counter.
+    changed |= energy != 0 if samples.bucketed else _find_changes(energy)
+    first, last = _find_groups(changed)
+    begin = np.minimum(first + 1, last) if samples.bucketed else first
+    length = samples.at[last] - samples.at[begin]
+    length = length + (samples.validity[last] if samples.bucketed else 0)
+    still = (length >= STILL_US) & ~np.isnan(energy) & ~(samples.measures["power_w"] <= 0)
+    inside = np.arange(len(samples)) != first
     if samples.bucketed:
-        return decimals
-    some = np.zeros(int(samples.device.max()) + 1, dtype=bool)
-    some[samples.device[decimals]] = True
-    fine: npt.NDArray[np.bool_] = some[samples.device]
-    return fine
+        inside |= energy == 0
+    repeats: Flags = still & inside
+    return repeats
 
 
-def _find_changes(values: Floats, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return, per sample, whether its value differs from the one before it on its device."""
-    changed = other.copy()
-    changed[1:] |= ~(values[1:] == values[:-1])
+def extend_repeats(samples: DeviceSamples, repeats: Flags) -> Flags:
+    """Return the samples that repeat an old value, with the later ones that still read the same."""
+    if not repeats.any():
+        return repeats
+    index = np.arange(len(samples))
+    latest = np.maximum.accumulate(np.where(repeats, index, -1))
+    first, _ = _find_groups(_find_power_changes(samples))
+    power = samples.measures["power_w"]
+    extended: Flags = repeats | ((latest >= first) & ~np.isnan(power))
+    return extended
+
+
+class FrozenPower:
+    """The five minutes of a window in which a power repeats an old value, read at most once.
+
+    Each hour is judged by the day before and after it, alone or within a week alike.
+    """
+
+    def __init__(self, window: Window, threshold: float) -> None:
+        self.window = window
+        self._threshold = threshold
+        self._buckets: pl.DataFrame | None = None
+
+    def flag_rows(self, reader: SnapshotReader, rows: pl.DataFrame, owners: pl.DataFrame) -> Flags:
+        """Return which rows of `read_readings` are in them.
+
+        The fleet is read only where equal readings have no energy counter beside them.
+        """
+        equal = pl.col("still_w").is_not_null() & ~(pl.col("energy_mj") > 0).fill_null(False)
+        if rows.is_empty() or not rows.select(equal.any()).item():
+            return np.zeros(rows.height, dtype=bool)
+        if self._buckets is None:
+            sql = load_step("signals/frozen_power")
+            parameters = {**self.window.bounds(), "threshold": self._threshold}
+            self._buckets = pl.DataFrame(reader.query(sql, parameters))
+        numbers = owners.select("cluster", "device", owner=pl.int_range(pl.len(), dtype=pl.Int32))
+        frozen = self._buckets.join(numbers, on=["cluster", "device"])
+        place = rows.select("owner", "at_us").with_row_index("row")
+        flags = np.zeros(rows.height, dtype=bool)
+        flags[place.join(frozen, on=["owner", "at_us"], how="semi")["row"].to_numpy()] = True
+        return flags
+
+
+def _find_power_changes(samples: DeviceSamples) -> Flags:
+    """Return the samples whose power differs from the one before, or of another device."""
+    # Without a sensor nothing changes; a bucket with several readings is never equal to another.
+    power = np.where(np.isnan(samples.measures["power_w"]), -1.0, samples.measures["still_w"])
+    changed = _find_changes(power)
+    changed[1:] |= samples.device[1:] != samples.device[:-1]
     return changed
 
 
-def _find_groups(changed: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _find_changes(values: Floats) -> Flags:
+    """Return, per sample, whether its value differs from the one before it."""
+    changed = np.ones(len(values), dtype=bool)
+    changed[1:] = ~(values[1:] == values[:-1])
+    return changed
+
+
+def _find_groups(changed: Flags) -> tuple[Ints, Ints]:
     """Return, per sample, the first and the last one of the equal values around it."""
     begins = np.flatnonzero(changed)
     group = np.cumsum(changed) - 1
     ends = np.append(begins[1:], len(changed)) - 1
     return begins[group], ends[group]
-
-
-def _is_absent(values: Floats) -> bool:
-    return bool(np.isnan(values).all())

@@ -6,9 +6,11 @@ the lowest idle samples. Until there are enough samples, the prior of `gpu_model
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from fallow.gpu_models import read_gpu_models
 
@@ -32,6 +34,19 @@ class IdleBand(msgspec.Struct, frozen=True):
     source: str
     """`learned` or `prior`."""
     sample_count: int
+
+
+def is_above_band(
+    power_w: Any, energy_w: Any, band_w: Any, margin_w: float
+) -> npt.NDArray[np.bool_]:
+    """Return where five minutes' mean power, or energy over time, shows work: NaN shows nothing.
+
+    Both the ledger's states and the idle findings ask here: such minutes are `low`, not `idle`,
+    whatever the utilisation is. A utilisation misses bursts between its readings.
+    """
+    limit_w = band_w + margin_w
+    above: npt.NDArray[np.bool_] = (power_w > limit_w) | (energy_w > limit_w)
+    return above
 
 
 def learn_band(

@@ -8,6 +8,7 @@ WITH rolled AS (
         r.*,
         o.owner,
         o.whole_gpu,
+        o.shares,
         o.tdp_w,
         r.act_n > 0 AND r.act_max > $threshold + 1e-6 AS active,
         r.act_mean * r.act_n - r.act_max AS beside,
@@ -32,6 +33,7 @@ WITH rolled AS (
 SELECT
     h.bucket,
     h.owner,
+    h.shares,
     epoch_us(h.bucket) AS at_us,
     coalesce(h.interval_s, 60)::DOUBLE AS interval_s,
     coalesce(h.act_n, 0) AS sample_count,
@@ -58,6 +60,8 @@ SELECT
     h.hot_s::DOUBLE AS hot_s,
     h.act_mean::DOUBLE AS activity,
     CASE WHEN h.whole_gpu THEN h.power_w_mean END::DOUBLE AS power_w,
+    CASE WHEN h.whole_gpu AND h.power_w_min = h.power_w_max THEN h.power_w_min END::DOUBLE
+        AS still_w,
     CASE WHEN h.whole_gpu THEN h.energy_mj END::DOUBLE AS energy_mj,
     -- A CASE evaluates its later conditions for the rows that met the earlier ones only.
     CASE

@@ -19,9 +19,6 @@ Floats = npt.NDArray[np.float64]
 BLIND, IDLE, BETWEEN, BUSY, CONFLICT = range(5)
 """Kinds of a sample, as `readings.sql` numbers them."""
 
-LIVE, ENERGY_STILL, POWER_STILL = range(3)
-"""Whether a sample shows new values, or repeats old ones (frozen.py)."""
-
 MICRO = 1_000_000
 
 
@@ -41,8 +38,8 @@ class DeviceSamples(msgspec.Struct, frozen=True):
     sample_count: Ints
     interval_s: Floats
     measures: dict[str, npt.NDArray[Any]]
-    still: npt.NDArray[np.int8] | None = None
-    """Class of each sample by `frozen.classify_samples`; None = all are live."""
+    still: npt.NDArray[np.bool_] | None = None
+    """Whether each sample repeats an old value (frozen.py); None = all are live."""
     bucketed: bool = False
     """Rows are five-minute buckets: `energy_mj` is the energy used in one, not a counter."""
 

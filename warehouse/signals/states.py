@@ -1,9 +1,9 @@
 """Derive states from five-minute readings: a device is idle for a stretch, not for one reading.
 
 Seconds of idle readings are `idle` inside a stretch of such readings. Between active readings of
-the same pod they are `low`: a job with zeros between bursts uses its device a little. Steady light
-work above the idle band is low too, and so is a spinning device. Counters that do not change give
-no information: unknown.
+the same pod they are `low`: a job with zeros between bursts uses its device a little. Power above
+the idle band by more than the margin is low too, as is steady light work above it, and so is a
+spinning device. Counters that do not change give no information: unknown.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ import polars as pl
 
 from fallow.settings import Settings
 from warehouse.signals import frozen
+from warehouse.signals.power_band import is_above_band
 from warehouse.signals.runs import (
     BETWEEN,
     BLIND,
     CONFLICT,
     IDLE,
-    LIVE,
     MICRO,
     DeviceSamples,
     Floats,
@@ -48,12 +48,15 @@ REACH_US = 3600 * MICRO
 Flags = npt.NDArray[np.bool_]
 
 
-def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def name_states(
+    rows: pl.DataFrame, settings: Settings, repeats: Flags | None = None
+) -> pl.DataFrame:
     """Give each row of `readings.sql` its seconds by state, and the `rule` that changed any.
 
-    rule: `stretch` (idle), `among` (zeros among active readings: low), `steady` (little work above
-    the idle band: low), `spinning` (low), `frozen` (unknown); null where the readings are not
-    changed. `burst` changes nothing: activity between idle stretches, at which an idle run ends.
+    rule: `stretch` (idle), `among` (zeros among active readings: low), `steady` (power above the
+    idle band: low), `spinning` (low), `frozen` (unknown); null where the readings are not changed.
+    `burst` changes nothing: activity between idle stretches, at which an idle run ends. `repeats`:
+    rows whose power repeats an old value (`frozen_power.sql`).
     """
     if rows.is_empty():
         return rows.with_columns(rule=pl.lit(None, dtype=pl.String))
@@ -63,15 +66,22 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     kind = rows["kind"].to_numpy().copy()
     allocated, active = rows["allocated"].to_numpy(), rows["active"].to_numpy()
     samples = _build_samples(rows, stream, at, kind)
-    stale = allocated & (frozen.classify_samples(samples) != LIVE)
+    stale = frozen.classify_samples(samples)
+    stale = allocated & (stale if repeats is None else stale | repeats)
     line = np.cumsum(_find_changes(stream, rows["hold"].to_numpy())) - 1
-    steady = allocated & ~stale & _flag_steady(rows, line, kind)
+    # An energy increase counts where it ends: a sample's interval has one.
+    seconds = np.maximum(rows["sample_count"].to_numpy() * samples.interval_s, 1.0)
+    energy_w = rows["energy_mj"].to_numpy() / 1000 / seconds
+    power_w, band_w = rows["power_w"].to_numpy(), rows["band_w"].to_numpy()
+    above = is_above_band(power_w, energy_w, band_w, settings.idle.power_margin_w)
+    # The power of a shared GPU does not describe one of its pods.
+    hot = above & (kind == IDLE) & ~rows["shares"].to_numpy()
+    steady = allocated & ~stale & (hot | _flag_steady(rows, line, kind))
     usable = allocated & ~stale & ~steady & (kind != BLIND)
     # A row without an activity is ignored. Any other row that cannot be used ends a stretch.
     usable_kind = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
     of_lines = msgspec.structs.replace(samples, device=line, kind=usable_kind)
     stretch = _flag_stretches(rows, of_lines, settings)
-    above = rows["power_w"].to_numpy() > rows["band_w"].to_numpy() + settings.idle.power_margin_w
     among = (
         usable
         & ~stretch
@@ -146,6 +156,7 @@ def _build_samples(
         measures={
             "power_w": rows["power_w"].to_numpy(),
             "energy_mj": rows["energy_mj"].to_numpy(),
+            "still_w": rows["still_w"].to_numpy(),
         },
         bucketed=True,
     )
@@ -333,4 +344,8 @@ def _find_changes(*columns: npt.NDArray[Any]) -> Flags:
 
 def _fill_measures() -> pl.Expr:
     """Return what the rules measure as numbers, NaN = missing."""
-    return pl.col("power_w", "energy_mj", "activity", "band_w").cast(pl.Float64).fill_null(np.nan)
+    return (
+        pl.col("power_w", "still_w", "energy_mj", "activity", "band_w")
+        .cast(pl.Float64)
+        .fill_null(np.nan)
+    )
