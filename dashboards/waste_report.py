@@ -5,7 +5,7 @@ people can see them. Every number has its unit, every story its window, currency
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -147,6 +147,8 @@ class Story(msgspec.Struct, frozen=True):
     planted: PlantedScore | None = None
     audit_failures: tuple[str, ...] = ()
     prices: str = ""
+    unseen: str = ""
+    """The paid GPUs that no exporter shows, and who holds them; empty = there are none."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -192,7 +194,7 @@ def render_markdown(story: Story) -> str:
     """Render the story as Markdown: the same facts, tables for bars."""
     total = story.gpu_hours
     lines = [f"# Fallow: {escape_markdown(story.cluster)}", "", *_render_banner(story)]
-    lines += [*(f"{line}  " for line in _head(story)[1:]), ""]
+    lines += [*(f"{line}  " for line in _head(story, escape_markdown)[1:]), ""]
     lines += ["| state | GPU-hours | share | USD | meaning |", "|---|--:|--:|--:|---|"]
     lines += [
         f"| {s.state} | {s.gpu_hours:,.1f} | {format_share(s.gpu_hours, total)} | "
@@ -245,7 +247,7 @@ def _render_banner(story: Story) -> list[str]:
     return [f"!! {format_banner(story.audit_failures)}", ""]
 
 
-def _head(story: Story) -> list[str]:
+def _head(story: Story, escape: Callable[[str], str] = str) -> list[str]:
     start, end = story.window.start, story.window.end
     length = format_duration(story.window.seconds)
     several = "" if story.gpus == 1 else "s"
@@ -253,6 +255,7 @@ def _head(story: Story) -> list[str]:
     return [
         f"Fallow: cluster {story.cluster}",
         f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",
+        *([escape(story.unseen)] if story.unseen else []),
         f"Paid: {format_money(story.usd)} for {story.gpu_hours:,.1f} GPU-hours",
     ]
 

@@ -23,6 +23,10 @@ STALE = 3
 """Intervals after which data are stale. One late scrape must not make them stale."""
 
 
+MOST_NODES = 5
+"""Nodes with unseen GPUs that one line names."""
+
+
 class NewestHour(msgspec.Struct, frozen=True):
     """The end of the newest hour that every cluster has, except the clusters that are too late.
 
@@ -108,6 +112,29 @@ def name_stale(
         for age in ages
         if age.stale(now, every)
     ]
+
+
+def describe_unseen_gpus(
+    views: Views, window: Window, cluster: str | None = None, name: Callable[[str], str] = str
+) -> str | None:
+    """Say how many GPUs are paid, how many seen, and on which nodes the others are; None = all.
+
+    `name`: as in `WindowCoverage.late`.
+    """
+    parameters = {**window.bounds(), "cluster": cluster}
+    rows = views.query(load_step("coverage/unseen_gpus"), parameters).to_pylist()
+    nodes = [
+        f"{name(row['node'])}: {row['unseen']} without telemetry"
+        + (f", held by {', '.join(map(name, row['holders']))}" if row["holders"] else "")
+        for row in rows
+        if row["node"] is not None
+    ]
+    whole = next(row for row in rows if row["node"] is None)
+    if not nodes:
+        return None
+    more = f"; {len(nodes) - MOST_NODES} more nodes" if len(nodes) > MOST_NODES else ""
+    seen = whole["paid"] - whole["unseen"]
+    return f"{whole['paid']} GPUs paid, {seen} seen; {'; '.join(nodes[:MOST_NODES])}{more}"
 
 
 def find_newest(views: Views, lag: timedelta, cluster: str | None = None) -> NewestHour | None:

@@ -6,6 +6,7 @@ from dashboards import active_settings, charts, data, page
 from dashboards.figures import data_health, quality
 from dashboards.page import PageRequest, format_hours, format_share
 from fallow.window import format_duration
+from warehouse import coverage
 
 TITLE, ICON = "Data", ":material/fact_check:"
 
@@ -88,7 +89,10 @@ def show_data_health_figures(request: PageRequest) -> None:
         ),
     )
     oldest = f"{doubts.oldest_price:%Y-%m-%d}" if doubts.oldest_price else "none"
+    cluster = request.filters.cluster
+    unseen = data.query(coverage.describe_unseen_gpus, request.window, cluster, page.escape)
     page.note(
+        f"{f'{unseen}. ' if unseen else ''}"
         f"Oldest price in the window: {oldest}. Devices silent for less than a day: "
         f"{doubts.silent_devices or 0}. Used by no known pod: "
         f"{format_hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, "

@@ -19,6 +19,7 @@ from fallow.protocols import Views
 from fallow.window import Window, format_duration
 from runtime.operations.findings import format_subject
 from runtime.operations.queries import load_sql
+from warehouse import coverage
 
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
@@ -74,6 +75,7 @@ def build_story(
         planted=planted,
         audit_failures=tuple(str(failure) for failure in failures),
         prices=_describe_prices(states),
+        unseen=coverage.describe_unseen_gpus(views, window, cluster) or "",
         notes=tuple(notes),
     )
 

@@ -1,7 +1,10 @@
 -- Running pods that request GPUs and whose devices no source names (exporters lose pod labels,
 -- telemetry-and-waste.md#telemetry-faults). They are spread over the devices of their node that no
--- other pod held at the time. Where the requests equal the number of such devices, the result is
--- exact; otherwise it is an estimate.
+-- other pod held at the time, and over the node's GPUs that no exporter shows. Where requests equal
+-- the number of such devices, the result is exact; otherwise it is an estimate. Where the exporter
+-- names the pods of other devices of the node, and the unseen GPUs suffice, these pods hold them
+-- and none that is shown: `<node>/untracked<k>`, from the last one down, since the ledger numbers
+-- those that nobody holds from the first one up.
 WITH requesting_pods AS (
     SELECT
         l.cluster,
@@ -24,18 +27,58 @@ WITH requesting_pods AS (
         AND greatest(l.life_start, $since) < least(l.life_end, $until)
 ),
 
+-- The GPUs of each pod's node that no exporter shows, in this pod's time.
+beside AS (
+    SELECT
+        a.cluster,
+        a.uid,
+        any_value(n.gpu_count) AS gpu_count,
+        any_value(n.gpu_count) - count(DISTINCT d.device) AS unseen,
+        count(h.device) > 0 AS named
+    FROM requesting_pods AS a
+    INNER JOIN node AS n ON a.cluster = n.cluster AND a.node = n.node
+    INNER JOIN device AS d
+        ON
+            a.cluster = d.cluster AND a.node = d.node AND d.parent IS null
+            AND a.end_at > d.first_seen AND a.start_at < d.last_seen
+    LEFT JOIN best_evidence AS h
+        ON
+            d.cluster = h.cluster
+            AND d.device = h.device
+            AND a.end_at > h.start_at AND a.start_at < h.end_at
+    GROUP BY a.cluster, a.uid
+),
+
+wanted AS (
+    SELECT
+        a.*,
+        b.gpu_count,
+        greatest(0, coalesce(b.unseen, 0)) AS unseen,
+        ceil(a.gpus)::BIGINT AS slots,
+        coalesce(b.named, false)
+        AND b.unseen >= (
+            SELECT sum(o.gpus) FROM requesting_pods AS o
+            WHERE
+                o.cluster = a.cluster AND o.node = a.node
+                AND o.start_at < a.end_at AND o.end_at > a.start_at
+        ) AS hidden
+    FROM requesting_pods AS a
+    LEFT JOIN beside AS b ON a.cluster = b.cluster AND a.uid = b.uid
+),
+
 open_devices AS (
     SELECT
         a.*,
         d.device,
-        count(*) OVER (PARTITION BY a.cluster, a.uid) AS devices
-    FROM requesting_pods AS a
+        a.unseen + count(*) OVER (PARTITION BY a.cluster, a.uid) AS devices
+    FROM wanted AS a
     INNER JOIN device AS d
         ON
             a.cluster = d.cluster AND a.node = d.node AND d.parent IS null
             AND a.end_at > d.first_seen AND a.start_at < d.last_seen
     WHERE
-        NOT EXISTS (
+        NOT a.hidden
+        AND NOT EXISTS (
             SELECT 1 FROM best_evidence AS h
             WHERE
                 h.cluster = d.cluster AND h.device = d.device
@@ -57,5 +100,30 @@ SELECT
     end_at,
     least(1, gpus / devices) AS share,
     1 AS turn,
-    CASE WHEN gpus >= devices THEN 'whole-node' ELSE 'request' END AS rule
+    CASE WHEN gpus >= devices AND unseen = 0 THEN 'whole-node' ELSE 'request' END AS rule
 FROM open_devices
+UNION ALL
+SELECT
+    cluster,
+    node || '/untracked' || (gpu_count - 1 - (before + slot) % unseen)::BIGINT AS device,
+    namespace,
+    pod,
+    uid AS pod_uid,
+    start_at,
+    end_at,
+    least(1, gpus - slot) AS share,
+    1 AS turn,
+    'request' AS rule
+FROM (
+    SELECT
+        *,
+        coalesce(
+            sum(slots) OVER (
+                PARTITION BY cluster, node ORDER BY start_at, uid
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), 0
+        ) AS before,
+        unnest(range(slots)) AS slot
+    FROM wanted
+    WHERE hidden
+) AS hidden_pods

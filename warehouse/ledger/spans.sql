@@ -33,15 +33,28 @@ device_eras AS (
     WHERE d.first_seen < $until AND d.last_seen > $since
 ),
 
+-- As in `untracked.sql`.
+modelled AS (
+    SELECT
+        cluster,
+        node,
+        arg_max(gpu_model, last_seen) AS gpu_model
+    FROM device
+    WHERE node IS NOT null AND gpu_model IS NOT null
+    GROUP BY cluster, node
+),
+
 named AS (
     SELECT
         a.cluster,
         a.device,
         any_value(p.node) AS node,
+        any_value(m.gpu_model) AS gpu_model,
         min(a.start) AS start,
         max(a."end") AS "end"
     FROM allocation AS a
     LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
+    LEFT JOIN modelled AS m ON p.cluster = m.cluster AND p.node = m.node
     WHERE
         a.start < $until AND a."end" > $since
         AND NOT EXISTS (
@@ -98,7 +111,7 @@ all_spans AS (
         m.cluster,
         m.device,
         m.node,
-        n.gpu_model,
+        coalesce(m.gpu_model, n.gpu_model),
         1,
         'whole',
         null,

@@ -1,17 +1,7 @@
 -- The devices allocated to each pod that an exporter reports: in evidence until three of its
 -- intervals after it was last seen. Shared devices count as whole devices here. Where telemetry
--- names no pods, the pod may hold devices without telemetry: its GPUs are multiplied by the share
--- of the node's devices that telemetry shows.
-WITH node_devices AS (
-    SELECT
-        d.cluster,
-        d.node,
-        count(*)::DOUBLE AS devices
-    FROM device AS d
-    WHERE d.parent IS null
-    GROUP BY d.cluster, d.node
-),
-
+-- names no pods, the pod may hold devices without telemetry: its shares are of these too.
+WITH
 -- A source without UIDs hashes the name: an allocation has the pod's UID or this hash.
 pod_uids AS (
     SELECT
@@ -32,10 +22,7 @@ SELECT
     a.start,
     a."end",
     CASE
-        WHEN a.rule = 'request'
-            THEN
-                coalesce(a.share, 1.0) * coalesce(d.weight, 1.0)
-                * least(1.0, coalesce(s.devices / nullif(n.gpu_count, 0), 1.0))
+        WHEN a.rule = 'request' THEN coalesce(a.share, 1.0) * coalesce(d.weight, 1.0)
         ELSE coalesce(d.weight, 1.0)
     END AS gpus,
     greatest(a.start, d.first_seen) AS seen_from,
@@ -43,5 +30,3 @@ SELECT
 FROM pod_uids AS b
 INNER JOIN allocation AS a ON b.cluster = a.cluster AND b.uid = a.pod_uid
 INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
-LEFT JOIN node_devices AS s ON d.cluster = s.cluster AND d.node = s.node
-LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node

@@ -121,7 +121,7 @@ def _check_warehouse(
             yield from shards.check_shards(warehouse, only)
             yield from prices.check_conflict(warehouse, settings, now)
             yield from prices.check_unpriced(warehouse, now)
-            yield from nodes.check_nodes(warehouse)
+            yield from nodes.check_nodes(warehouse, now)
             yield from rejections.check_rejections(warehouse, now, only)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)
             yield from analyzer_runs.check_unjudged(

@@ -1,28 +1,33 @@
 """Check whether telemetry and inventory use the same node names."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, format_few
 from fallow.resources import read_text
+from fallow.window import Window
+from warehouse import coverage
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
 
 DAYS = 7
+UNSEEN_STEP = "does the exporter show every GPU of these nodes (nvidia-smi -L there)?"
 STEP = (
     "relabel `node` onto the exporter's series, or let kube-state-metrics show pod_ip "
     "(docs/prometheus.md)"
 )
 
 
-def check_nodes(views: "Views") -> Iterator[CheckRow]:
+def check_nodes(views: "Views", now: datetime) -> Iterator[CheckRow]:
     """Name the nodes of devices that the cluster's inventory does not have: they are unresolved."""
     text = read_text("runtime.operations.doctor", "unresolved_nodes.sql")
     others = views.query(read_text("runtime.operations.doctor", "other_names.sql")).to_pylist()
     if others:
         named = format_few([f"{row['address']} is {row['node']}" for row in others])
         yield CheckRow("names of nodes", "ok", f"other names of one node: {named}")
+    yield from _check_unseen(views, Window(now - timedelta(days=DAYS), now))
     rows = views.query(text, {"days": DAYS}).to_pylist()
     if not rows:
         return
@@ -31,3 +36,10 @@ def check_nodes(views: "Views") -> Iterator[CheckRow]:
     )
     finding = f"no node of the inventory, so these devices' node is unresolved: {named}"
     yield CheckRow("unresolved nodes", "warn", finding, STEP)
+
+
+def _check_unseen(views: "Views", window: Window) -> Iterator[CheckRow]:
+    """Say which paid GPUs no exporter shows, in the newest hour of each cluster."""
+    unseen = coverage.describe_unseen_gpus(views, window)
+    if unseen is not None:
+        yield CheckRow("unseen GPUs", "warn", unseen, UNSEEN_STEP)
