@@ -197,25 +197,26 @@ def _fit_level(levels: Doubles, line: Doubles, spread: Doubles) -> LevelFit:
     """Fit a level, or a line, under a covariance; the prior of the slope is worth one week."""
     count, freedom = len(levels), len(levels) - line.shape[1]
     inverse = np.linalg.inv(spread[:count, :count])
-    squares = []
-    for columns in range(1, line.shape[1] + 1):
-        facts = line[:count, :columns]
-        precision = facts.T @ inverse @ facts
-        fit = np.linalg.solve(precision, facts.T @ inverse @ levels)
-        rest = levels - facts @ fit
-        squares.append(float(rest @ inverse @ rest) + EPS**2)
-    odds = np.linalg.slogdet(inverse)[1] - np.log(inverse.sum())
-    mixed = squares[0] if len(squares) == 1 else (squares[0] + count * squares[1]) / (count + 1)
-    odds -= (count - 1) * np.log(mixed) + (len(squares) - 1) * np.log(count + 1)
+    facts = line[:count]
+    precision = facts.T @ inverse @ facts
+    fit = np.linalg.solve(precision, facts.T @ inverse @ levels)
+    rest = levels - facts @ fit
+    squares = float(rest @ inverse @ rest) + EPS**2
+    flat = levels - (inverse @ levels).sum() / inverse.sum()
+    slopes, constant = line.shape[1] - 1, float(flat @ inverse @ flat) + EPS**2
+    mixed = (constant + slopes * count * squares) / (1 + slopes * count)
+    odds = float(np.linalg.slogdet(inverse)[1] - np.log(inverse.sum()))
+    odds -= (count - 1) * float(np.log(mixed)) + slopes * float(np.log(count + 1))
     gain = spread[count:, :count] @ inverse
     loose = line[count:] - gain @ facts
     covariance = spread[count:, count:] - gain @ spread[:count, count:]
     covariance += loose @ np.linalg.solve(precision, loose.T)
+    root: Doubles = np.linalg.cholesky(covariance).astype(np.float64)
     return LevelFit(
         odds / 2,
         line[count:] @ fit + gain @ rest,
-        np.linalg.cholesky(covariance),
-        squares[-1],
+        root,
+        squares,
         freedom,
     )
 
