@@ -101,7 +101,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
     for label_set, _ in state.series.get("kube_node_info", ()):
         nodes[find_own_label(label_set, "node")] = label_set
     labelled = _group_labels_by_owner(state.series.get("kube_node_labels", ()), "node")
-    no_labels = {} if _shows(state, "kube_node_labels") else None
+    no_labels: dict[str, str] | None = {} if _shows(state, "kube_node_labels") else None
     created = _select_values(state, "kube_node_created", "node")
     cordoned = _select_values(state, "kube_node_spec_unschedulable", "node")
     taints: dict[str, list[Taint]] = {}
@@ -251,8 +251,10 @@ class _PodFacts:
         for label_set, _ in state.series.get("kube_pod_labels", ()):
             self._words.setdefault(_build_key(label_set, keys), {}).update(label_set)
         self._notes = _select_protecting(state, "pod", *keys)
-        self._no_labels = {} if _shows(state, "kube_pod_labels") else None
-        self._no_notes = {} if _shows(state, "kube_pod_annotations") else None
+        self._no_labels: dict[str, str] | None = {} if _shows(state, "kube_pod_labels") else None
+        self._no_notes: dict[str, str] | None = (
+            {} if _shows(state, "kube_pod_annotations") else None
+        )
         self._owners = {
             kind: _select_protecting(state, kind.lower(), "namespace", label)
             for kind, label in OWNERS_WITH_ANNOTATIONS.items()

@@ -64,7 +64,7 @@ def build_rows(now: datetime, item_pod: Any, item_node: Any) -> list[tuple[str, 
     context = PodContext(
         "c", lambda: now, lambda _: TopOwner("Pod", "p", None), ("team",), namespaces={"ml": {}}
     )
-    budget = {"metadata": {"name": "b", "namespace": "ml"}, "spec": {}}
+    budget: dict[str, Any] = {"metadata": {"name": "b", "namespace": "ml"}, "spec": {}}
     if item_pod is FULL_POD:
         budget["spec"] = {"selector": {"matchLabels": {"app": "web"}}}
     return [

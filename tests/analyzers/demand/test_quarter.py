@@ -63,7 +63,8 @@ def draw_levels(kind: str, weeks: int, rng: np.random.Generator) -> np.ndarray:
         ]
     changes = {"constant": np.zeros(weeks), "trend": np.full(weeks, rng.uniform(-2, 3)),
                "walk": 4 * rng.standard_normal(weeks)}[kind]  # fmt: skip
-    return np.maximum(100 + np.cumsum(changes), 0)
+    level: np.ndarray = np.maximum(100 + np.cumsum(changes), 0)
+    return level
 
 
 @pytest.mark.slow

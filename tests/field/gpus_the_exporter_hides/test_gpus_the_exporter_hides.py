@@ -22,9 +22,12 @@ def hidden(site: Site) -> Site:
     assert site.import_objects(build_node("gpu-a"), build_node("gpu-b", 6), sim, train).code == 0
     lines = [line for n in range(2) for line in list_lines(f"GPU-a{n}", "gpu-a", gpu=n)]
     for n in range(4):
-        names = {"namespace": "ml", "pod": "train-0", "container": "c"} if n < 2 else {}
-        values = BUSY if n < 2 else IDLE
-        lines += list_lines(f"GPU-b{n}", "gpu-b", gpu=n, values=values, **names)
+        if n < 2:
+            lines += list_lines(
+                f"GPU-b{n}", "gpu-b", gpu=n, namespace="ml", pod="train-0", container="c"
+            )
+        else:
+            lines += list_lines(f"GPU-b{n}", "gpu-b", gpu=n, values=IDLE)
     assert site.import_lines(*lines).code == 0
     return site
 
