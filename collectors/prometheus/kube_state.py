@@ -101,7 +101,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
     for label_set, _ in state.series.get("kube_node_info", ()):
         nodes[find_own_label(label_set, "node")] = label_set
     labelled = _group_labels_by_owner(state.series.get("kube_node_labels", ()), "node")
-    no_labels: dict[str, str] | None = {} if _shows(state, "kube_node_labels") else None
+    no_labels: dict[str, str] | None = {} if _is_shown(state, "kube_node_labels") else None
     created = _select_values(state, "kube_node_created", "node")
     cordoned = _select_values(state, "kube_node_spec_unschedulable", "node")
     taints: dict[str, list[Taint]] = {}
@@ -251,9 +251,9 @@ class _PodFacts:
         for label_set, _ in state.series.get("kube_pod_labels", ()):
             self._words.setdefault(_build_key(label_set, keys), {}).update(label_set)
         self._notes = _select_protecting(state, "pod", *keys)
-        self._no_labels: dict[str, str] | None = {} if _shows(state, "kube_pod_labels") else None
+        self._no_labels: dict[str, str] | None = {} if _is_shown(state, "kube_pod_labels") else None
         self._no_notes: dict[str, str] | None = (
-            {} if _shows(state, "kube_pod_annotations") else None
+            {} if _is_shown(state, "kube_pod_annotations") else None
         )
         self._owners = {
             kind: _select_protecting(state, kind.lower(), "namespace", label)
@@ -400,7 +400,7 @@ def _find_owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | 
     return OwnerRef(kind, name, controller=True)
 
 
-def _shows(state: KubeState, metric: str) -> bool:
+def _is_shown(state: KubeState, metric: str) -> bool:
     """Return whether kube-state-metrics shows any label or annotation by this metric.
 
     It is configured to show some or none; then an object without any has none of those.

@@ -133,8 +133,13 @@ def test_busy_buckets_are_read_where_a_gap_may_extend_over_them(
 QUERY_DEVICES: dict[str, Any] = {
     "number": [0, 1, 2, 3], "cluster": ["c"] * 4, "device": ["d0", "d1", "d2", "d3"],
     "parent": [None, "d9", None, None], "tdp_w": [700.0, 700.0, 400.0, None],
-    "prior_w": [120.0, 120.0, 60.0, None],
+    "prior_w": [120.0, 120.0, 60.0, None], "gpu_model": ["H100", "H100", "A100", None],
 }  # fmt: skip
+
+
+IDLE_POWER = pa.schema(
+    {"k": pa.int64(), "gpu_model": pa.string(), "band_w": pa.float64(), "band": pa.string()}
+)
 
 
 def query_of(source: str, rows: int) -> SampleQuery:
@@ -165,6 +170,8 @@ class Parts:
             names = {"device": pa.int64(), "bucket_us": pa.int64(), "low": pa.bool_(),
                      "frozen": pa.bool_()}  # fmt: skip
             return pa.table({name: pa.array([], kind) for name, kind in names.items()})
+        if "numbers" not in parameters:
+            return pa.Table.from_pylist([], IDLE_POWER)
         listed = [row for row in self._rows if row["device"] in parameters["numbers"]]
         base = dict.fromkeys(("device", "at", "interval_s", "samples", "kind", *MEASURES))
         types = {name: pa.float64() for name in base} | {

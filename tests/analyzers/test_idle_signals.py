@@ -353,20 +353,6 @@ def test_what_is_idle_before_and_after_a_freeze_is_found_and_the_freeze_is_not(
     assert any("stood still" in reason for reason in doubts(views, window))
 
 
-@pytest.mark.parametrize(("equal", "unknown"), [(19, False), (20, True), (120, True)])
-def test_a_fine_power_reading_that_is_constant_over_twenty_is_unknown(
-    views: "Memory", site: "Site", window: Window, equal: int, unknown: bool
-) -> None:
-    shown = [IDLE | {"power_w": 110 + (n % 7) / 16} for n in range(240)]
-    shown += [IDLE | {"power_w": 110.125}] * equal
-    site.device("GPU-0", shown)
-    site.holds("train", ["GPU-0"], kind="PyTorchJob")
-    site.host("train-0", **REST)
-    at = site.start + timedelta(minutes=len(shown))
-    (found,) = find(views, Window(window.start, at))
-    assert (found.window.end < at) is unknown
-
-
 def test_a_power_in_whole_watts_may_be_constant(
     views: "Memory", site: "Site", window: Window
 ) -> None:

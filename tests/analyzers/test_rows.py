@@ -126,7 +126,7 @@ def choose_arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         special["times"] = []
     if name == "read_idle_power":
         special["times"] = [SINCE, UNTIL]
-    if name == "read_presence":
+    if name in {"read_presence", "read_rank_activity"}:
         special["pods"] = [0]
     if name == "read_compute_shares":
         special["parameters"] = {

@@ -189,7 +189,7 @@ def test_where_no_pods_are_named_devices_that_are_not_shown_may_be_the_ones(
 ) -> None:
     floor.node("node-web-0", 8)
     floor.pod("web-0", 4.0)
-    floor.telemetry("web-0", shown, rule="request", share=4 / shown)
+    floor.telemetry("web-0", shown, rule="request", share=4 / 8)
     assert floor.seen().replicas_unseen == unseen
 
 
