@@ -62,7 +62,7 @@ def test_the_kinds_that_need_a_past_or_another_cluster_are_found(findings: list[
         for kind in read_demo_kinds()
         if kind.cluster in PAID_PER_HOUR
     }
-    assert len(planted) == 17
+    assert len(planted) == 16
     assert planted - {*found} == set()
 
 
