@@ -216,11 +216,19 @@ def add_states(
 
 
 def _read_bands(views: Views, chosen: SampleQuery) -> Any:
-    """Return the newest idle power of each device's model, NaN for an unknown model."""
+    """Return the newest idle power of each number's model, NaN for an unknown model.
+
+    The devices may be some of those that were numbered.
+    """
     until = datetime.fromtimestamp(chosen.accounted[1] / MICRO, UTC) + timedelta(hours=1)
     bands = {row.gpu_model: row.band_w for row in read_idle_power(views, [until])}
+    numbers = chosen.devices["number"].to_numpy()
     listed = chosen.devices.select("gpu_model", "prior_w").iter_rows()
-    return np.array([bands.get(model, prior) for model, prior in listed], dtype=np.float64)
+    by_number = np.full(numbers.max() + 1, np.nan)
+    by_number[numbers] = [
+        np.nan if (w := bands.get(m, prior)) is None else w for m, prior in listed
+    ]
+    return by_number
 
 
 def drop_above_band(

@@ -1,8 +1,9 @@
 """Which samples are read for a verdict, in which parts and order, by hand."""
 
 from datetime import UTC, timedelta
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -21,7 +22,7 @@ from analyzers.idle.samples import (
 from fallow.idle_settings import IdleSettings
 from fallow.window import Window
 from tests.analyzers.queried import HOUR, T, TableViews, at
-from warehouse.signals.runs import BLIND, BUSY, IDLE, MICRO, DeviceSamples
+from warehouse.signals.runs import BLIND, BUSY, CONFLICT, IDLE, MICRO, DeviceSamples
 
 
 def hour() -> Window:
@@ -219,6 +220,15 @@ def test_without_devices_there_are_no_parts() -> None:
     views: Any = Parts([])
     nothing = SampleQuery("sample", 0, pl.DataFrame(QUERY_DEVICES).clear(), 0.0, {})
     assert list(read_parts(views, nothing, IdleSettings())) == []
+
+
+def test_a_device_has_the_idle_power_of_its_model_where_only_some_are_read() -> None:
+    """Number 2 has a prior of 60 W, number 1 of 120 W: 100 W is above the first alone."""
+    chosen = query_of("sample", 4)
+    some = msgspec.structs.replace(chosen, devices=chosen.devices[1:3], accounted=(0, 1))
+    rows = [sample(number, 60, power_w=100.0) for number in (1, 2)]
+    (part,) = read_parts(cast("Any", Parts(rows)), some, IdleSettings())
+    assert part.kind.tolist() == [IDLE, CONFLICT]
 
 
 def test_samples_are_in_the_order_of_device_and_time() -> None:
