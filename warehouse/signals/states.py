@@ -74,8 +74,9 @@ def name_states(
     energy_w = rows["energy_mj"].to_numpy() / 1000 / seconds
     power_w, band_w = rows["power_w"].to_numpy(), rows["band_w"].to_numpy()
     above = is_above_band(power_w, energy_w, band_w, settings.idle.power_margin_w)
-    # The power of a shared GPU does not describe one of its pods.
-    hot = above & (kind == IDLE) & ~rows["shares"].to_numpy()
+    # The power of a shared GPU does not describe one of its pods, nor that of five minutes with an
+    # active reading the others.
+    hot = above & (kind == IDLE) & ~active & ~rows["shares"].to_numpy()
     steady = allocated & ~stale & (hot | _flag_steady(rows, line, kind))
     usable = allocated & ~stale & ~steady & (kind != BLIND)
     # A row without an activity is ignored. Any other row that cannot be used ends a stretch.
