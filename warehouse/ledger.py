@@ -24,6 +24,7 @@ STEPS = (
         f"ledger/{name}"
         for name in (
             "begun",
+            "node_models",
             "spans",
             "owners",
             "holders",

@@ -148,7 +148,14 @@ def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa
     """
     return views.query(
         compose_query(
-            ("ledger/begun", "ledger/spans", "pricing/devices", *STRETCHES, "pricing/device_rates")
+            (
+                "ledger/begun",
+                "ledger/node_models",
+                "ledger/spans",
+                "pricing/devices",
+                *STRETCHES,
+                "pricing/device_rates",
+            )
         ),
         {**window.bounds(), "region": region},
     )

@@ -33,17 +33,6 @@ device_eras AS (
     WHERE d.first_seen < $until AND d.last_seen > $since
 ),
 
--- As in `untracked.sql`.
-modelled AS (
-    SELECT
-        cluster,
-        node,
-        arg_max(gpu_model, last_seen) AS gpu_model
-    FROM device
-    WHERE node IS NOT null AND gpu_model IS NOT null
-    GROUP BY cluster, node
-),
-
 named AS (
     SELECT
         a.cluster,
@@ -54,7 +43,7 @@ named AS (
         max(a."end") AS "end"
     FROM allocation AS a
     LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
-    LEFT JOIN modelled AS m ON p.cluster = m.cluster AND p.node = m.node
+    LEFT JOIN node_models AS m ON p.cluster = m.cluster AND p.node = m.node
     WHERE
         a.start < $until AND a."end" > $since
         AND NOT EXISTS (

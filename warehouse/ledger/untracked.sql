@@ -6,17 +6,7 @@
 -- GPUs that the kubelet cannot allocate (allocatable below the node's count) are unavailable.
 -- Devices on a node that the inventory does not have (an exporter's address that could not be
 -- resolved) belong to a node without named telemetry: to count both would count them twice.
-WITH modelled AS (
-    SELECT
-        cluster,
-        node,
-        arg_max(gpu_model, last_seen) AS gpu_model
-    FROM device
-    WHERE node IS NOT null AND gpu_model IS NOT null
-    GROUP BY cluster, node
-),
-
-heard AS (
+WITH heard AS (
     SELECT DISTINCT
         cluster,
         node
@@ -35,7 +25,7 @@ lifetimes AS (
         greatest(n.first_seen, coalesce(b.begun_at, n.first_seen)) AS first_seen,
         n.last_seen
     FROM node AS n
-    LEFT JOIN modelled AS m ON n.cluster = m.cluster AND n.node = m.node
+    LEFT JOIN node_models AS m ON n.cluster = m.cluster AND n.node = m.node
     LEFT JOIN heard AS h ON n.cluster = h.cluster AND n.node = h.node
     LEFT JOIN begun AS b ON n.cluster = b.cluster
     WHERE n.gpu_count > 0
