@@ -12,7 +12,7 @@ from collectors.assemble import CodedSeries, SeriesCatalog
 from collectors.exposition import read
 from collectors.frame import DEVICE, Floats, Ints
 from collectors.inventory import derive_pod_uid
-from collectors.odd_times import DAY_US, find_first_day, reject
+from collectors.odd_times import DAY_US, find_first_day, may_be_odd, reject
 from collectors.reader import find_meanings
 from fallow.errors import UsageError
 from fallow.input_files import open_text_input
@@ -63,7 +63,10 @@ def import_exposition(
 
 def _leave_odd_times(values: _Values) -> tuple[_Values, list[Rejection]]:
     """Return the values without those of odd times, and these as rows by device."""
-    day = values.stamps // DAY_US
+    stamps = values.stamps
+    if not len(stamps) or not may_be_odd(stamps.min() // DAY_US, stamps.max() // DAY_US):
+        return values, []
+    day = stamps // DAY_US
     days, counts = np.unique(day, return_counts=True)
     first = find_first_day(days, counts)
     odd = np.flatnonzero(day < first)

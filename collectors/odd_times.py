@@ -17,17 +17,21 @@ _MOST_APART = 45
 """Days between two rows of one import, beyond which the fewer rows are odd."""
 _FEW = 0.05
 """Share of an import's rows that can be odd; more are another time that it has."""
+_EARLIEST_DAY = int(np.datetime64(EARLIEST, "D").astype(np.int64))
 Days = npt.NDArray[np.int64]
+
+
+def may_be_odd(first_day: int, last_day: int) -> bool:
+    """Return whether rows from one day to another can be odd; else their days need no count."""
+    return last_day - first_day > _MOST_APART or first_day < _EARLIEST_DAY
 
 
 def find_first_day(days: Days, counts: Days) -> int:
     """Return the day since 1970 on which an import begins; `days` are sorted, each once."""
-    earliest = int(np.datetime64(EARLIEST, "D").astype(np.int64))
     groups = np.cumsum(np.diff(days, prepend=days[:1]) > _MOST_APART)
     totals = np.bincount(groups, weights=counts)
     many = totals >= _FEW * counts.sum()
-    first = int(days[np.argmax(many[groups])]) if len(days) else earliest
-    return max(first, earliest)
+    return max(int(days[np.argmax(many[groups])]), _EARLIEST_DAY)
 
 
 def reject(devices: Sequence[tuple[str, int, int]], first_day: int) -> list[Rejection]:

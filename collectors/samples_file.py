@@ -17,7 +17,7 @@ from polars.exceptions import PolarsError
 
 from collectors.frame import SAMPLE, TOTAL
 from collectors.inventory import derive_pod_uid
-from collectors.odd_times import DAY_US, find_first_day, reject
+from collectors.odd_times import DAY_US, find_first_day, may_be_odd, reject
 from collectors.series import get_legal_range
 from collectors.table_file import explain_unreadable, open_table, read_numbers, read_timestamps
 from fallow.errors import UsageError
@@ -82,8 +82,10 @@ def import_samples(
     )
     plan = _Plan(path, columns, interval_s, cluster, frame)
     try:
-        rejected = _inspect(plan)
-        plan, odd = _leave_odd_times(plan)
+        rejected, first_day, last_day = _inspect(plan)
+        odd: list[Rejection] = []
+        if may_be_odd(first_day, last_day):
+            plan, odd = _leave_odd_times(plan)
         pods = _list_pods(plan)
     except PolarsError as error:
         raise explain_unreadable(path, error) from error
@@ -97,7 +99,7 @@ def _leave_odd_times(plan: _Plan) -> tuple[_Plan, list[Rejection]]:
     rows = _fill_owners(plan).select("device", day=pl.col("ts").dt.epoch("d").cast(pl.Int64))
     days = rows.group_by("day").len().sort("day").collect(engine="streaming")
     first = find_first_day(days["day"].to_numpy(), days["len"].cast(pl.Int64).to_numpy())
-    if not days.height or days["day"][0] >= first:
+    if days["day"][0] >= first:
         return plan, []
     odd = rows.filter(pl.col("day") < first).group_by("device")
     listed = odd.agg(pl.col("day").min(), pl.len()).sort("device").collect().rows()
@@ -131,8 +133,8 @@ def _check(mapping: Mapping[str, str], interval_s: float) -> None:
         raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 57s")
 
 
-def _inspect(plan: _Plan) -> int:
-    """Check every row once; return how many values and rows are rejected.
+def _inspect(plan: _Plan) -> tuple[int, int, int]:
+    """Check every row once; return how many are rejected, values or rows, and their days' bounds.
 
     Raises:
         UsageError: a value does not fit its column, or no row is usable.
@@ -143,6 +145,8 @@ def _inspect(plan: _Plan) -> int:
             pl.len().alias("rows"),
             _select_usable(plan).sum().alias("usable"),
             pl.col("ts").count().alias("times"),
+            pl.col("ts").min().dt.epoch("d").cast(pl.Int64).alias("first"),
+            pl.col("ts").max().dt.epoch("d").cast(pl.Int64).alias("last"),
             *(_find_strange(name).alias(name) for name in ("ts", *numbers)),
             *(_select_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
         )
@@ -168,7 +172,7 @@ def _inspect(plan: _Plan) -> int:
         named = " or a device" if "device" in plan.mapping else ""
         raise UsageError(f"{plan.path}: no row has both a ts and a workload{named}")
     refused = sum(facts[f"{name}-"] for name in numbers)
-    return int(facts["rows"] - facts["usable"] + refused)
+    return int(facts["rows"] - facts["usable"] + refused), facts["first"], facts["last"]
 
 
 def _select_usable(plan: _Plan) -> pl.Expr:
