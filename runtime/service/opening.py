@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings
@@ -54,9 +55,10 @@ def _open(
     on_away: Callable[[str], None],
 ) -> Warehouse:
     reported_at: float | None = None
+    copy: Path | None = None
     while not stop.is_set():
         try:
-            if copy := copy_before_upgrade(settings, datetime.now(UTC)):
+            if copy is None and (copy := copy_before_upgrade(settings, datetime.now(UTC))):
                 log.info("the catalog was copied before its upgrade", extra={"copy": str(copy)})
             return Warehouse.open(settings, write=True)
         except TemporaryError as error:

@@ -7,14 +7,17 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from fallow import tables
+from fallow.errors import TemporaryError
 from fallow.resources import read_table
 from fallow.settings import Settings
+from runtime.service import opening
 from runtime.service.opening import open_warehouse
 from runtime.service.roles import WRITERS
 from tests.cli.conftest import Fallow
@@ -150,6 +153,32 @@ def test_a_service_copies_the_catalog_before_it_upgrades_it(settings: Settings) 
     shutil.copyfile(copy, settings.home / "catalog.sqlite")
     assert Warehouse.list_upgrade_steps(settings) == steps
     assert steps
+
+
+def test_a_catalog_that_is_held_between_is_copied_once(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Path] = []
+    answers = iter([TemporaryError("held"), TemporaryError("held"), object()])
+
+    def copy(*_: object) -> Path:
+        copies.append(tmp_path / "copy")
+        return copies[-1]
+
+    def open_catalog(*_: object, **__: object) -> object:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return nullcontext()
+
+    monkeypatch.setattr(opening, "copy_before_upgrade", copy)
+    monkeypatch.setattr(opening.Warehouse, "open", open_catalog)
+    monkeypatch.setattr(opening, "RETRY_S", 0)
+    shared = settings.model_copy(
+        update={"warehouse": settings.warehouse.model_copy(update={"catalog": "postgres:"})}
+    )
+    with open_warehouse(shared, WRITERS, threading.Event(), lambda _: None):
+        assert len(copies) == 1
 
 
 def test_an_upgrade_lists_columns_tables_and_renames_and_changes_nothing(
