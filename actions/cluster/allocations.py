@@ -101,8 +101,8 @@ class _Allocations:
                 parts.append(value / 100)
         total = Fraction(0)
         for resource, count in counts.items():
-            is_shared = resource.is_divided or resource.share == 1
-            total += count * resource.share / (self._shared_among(node) if is_shared else 1)
+            replicas = self._shared_among(node) if resource.may_be_divided else 1
+            total += count * resource.share / replicas
         return total * min(max(parts, default=WHOLE), WHOLE)
 
     def _shared_among(self, node: str) -> int:

@@ -22,7 +22,6 @@ from collectors.kube.table import parse_table
 from fallow.kube.gpu_resources import (
     COUNTED,
     MOST_DEVICES,
-    GpuResource,
     find_gpu_resource,
     read_hint,
     select_gpus,
@@ -311,19 +310,16 @@ def _build_gpu_columns(
         read_hint(requested_amounts, f) for f in ("memory_mib", "memory_pct", "cores_pct")
     )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
-    amount = sum((_count_gpus(r, n, replicas) for r, n in device_counts.items()), Fraction(0))
+    amount = sum(
+        (n * r.share / (replicas if r.may_be_divided else 1) for r, n in device_counts.items()),
+        Fraction(0),
+    )
     return {
         "gpu_resource": main.name,
         "gpu_request": float(amount * min(max(parts, default=Fraction(1)), Fraction(1))),
         "gpu_mem_request_bytes": None if memory is None else parse_whole(memory * _MIB * vgpus),
         "gpu_core_request_pct": None if cores is None else float(cores),
     }
-
-
-def _count_gpus(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
-    """Return the number of physical GPUs for a count of devices."""
-    is_part = resource.share < 1
-    return count * resource.share / (replicas if resource.is_divided or not is_part else 1)
 
 
 def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class GpuResource(msgspec.Struct, frozen=True):
         """Whether the plugin offers each device several times, as the name says."""
         return self.form == "shared" or self.name.endswith(SHARED_SUFFIX)
 
+    @property
+    def may_be_divided(self) -> bool:
+        """Whether a node's replicas hold for it: for an instance only where its name says so."""
+        return self.is_divided or self.share == 1
+
 
 _ACCELERATOR = re.compile(
     r"[/_](?:.*[^a-z])?(?:p?v?gpus?|[tnx]pu|neuron\w*|gaudi\w*|mlu|dcu|mig|accelerators?)(?![a-z])",
