@@ -172,7 +172,7 @@ def test_a_catalog_that_is_held_between_is_copied_once(
         return nullcontext()
 
     monkeypatch.setattr(opening, "copy_before_upgrade", copy)
-    monkeypatch.setattr(opening.Warehouse, "open", open_catalog)
+    monkeypatch.setattr(Warehouse, "open", open_catalog)
     monkeypatch.setattr(opening, "RETRY_S", 0)
     shared = settings.model_copy(
         update={"warehouse": settings.warehouse.model_copy(update={"catalog": "postgres:"})}
