@@ -24,7 +24,7 @@ from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals import frozen
-from warehouse.signals.power_band import is_above_band
+from warehouse.signals.power_band import EnergyRows, is_above_band
 from warehouse.signals.runs import BLIND, CONFLICT, IDLE, MICRO, DeviceSamples
 from warehouse.steps import ACTIVE_SAMPLE
 
@@ -244,7 +244,8 @@ def drop_above_band(
     device, at = samples.device[rows], samples.at[rows]
     five, same = at // (BUCKET_S * MICRO), device[1:] == device[:-1]
     energy = samples.measures["energy_mj"][rows]
-    seconds = np.full(len(rows), float(BUCKET_S))
+    interval_s = samples.interval_s[rows]
+    seconds = np.maximum(samples.sample_count[rows] * interval_s, 1.0)
     if not samples.bucketed:
         step = np.diff(energy, prepend=np.nan)
         step[1:][~same] = np.nan
@@ -258,8 +259,10 @@ def drop_above_band(
     power = samples.measures["power_w"][rows]
     with np.errstate(invalid="ignore", divide="ignore"):
         power_w = total(power) / total(~np.isnan(power))
-        energy_w = total(energy) / 1000 / total(np.where(np.isnan(energy), 0, seconds))
-    above = is_above_band(power_w, energy_w, bands[device[begins]], margin_w)
+    counted = ~np.isnan(energy)
+    used = np.where(total(counted) > 0, total(energy), np.nan)
+    rows_of = EnergyRows(used, total(np.where(counted, seconds, 0.0)), interval_s[begins])
+    above = is_above_band(device[begins], power_w, rows_of, bands[device[begins]] + margin_w)
     above &= total(samples.kind[rows] != IDLE) == 0
     kind = samples.kind.copy()
     kind[rows[np.repeat(above, np.diff(np.append(begins, len(rows))))]] = CONFLICT

@@ -13,6 +13,7 @@ import pytest
 
 from analyzers.idle.samples import MEASURES, drop_above_band
 from fallow.settings import Settings
+from warehouse.signals.power_band import EnergyRows, is_above_band
 from warehouse.signals.runs import CONFLICT, IDLE, MICRO, DeviceSamples
 from warehouse.signals.states import name_states
 
@@ -53,6 +54,39 @@ def test_five_minutes_are_idle_within_the_margin(
     power_w: float, energy_w: float, *, idle: bool
 ) -> None:
     assert name_rules(power_w, energy_w) == ({"stretch"} if idle else {"low"})
+
+
+INTERVALS_S = [15.0, 30.0, 60.0, 120.0, 300.0]
+
+
+def above_band(energy_w: Any, counts: Any, interval_s: float) -> list[bool]:
+    """Return which five minutes of so many readings are above the band by their energy."""
+    counts = np.asarray(counts, dtype=float)
+    joules = np.asarray(energy_w, dtype=float) * 1000 * interval_s
+    rows = EnergyRows(joules, counts * interval_s, np.full(len(counts), interval_s))
+    line = np.zeros(len(counts), dtype=np.int64)
+    limit_w = np.full(len(counts), BAND_W + MARGIN_W)
+    return [bool(x) for x in is_above_band(line, np.full(len(counts), NAN), rows, limit_w)]
+
+
+@pytest.mark.parametrize("interval_s", INTERVALS_S)
+def test_a_missed_or_a_late_reading_is_no_power_above_the_band(interval_s: float) -> None:
+    """Each reading's counter has `BAND_W` since the one before: one of them is missing."""
+    held = round(300 / interval_s)
+    seen = np.full(24, held)
+    seen[12] = max(held - 1, 1)
+    ended = np.full(24, held)
+    # With one reading in five minutes its increase may be of the next scrape.
+    ended[7], ended[8] = held + 1, held - 1
+    assert not any(above_band(ended * BAND_W, seen, interval_s))
+
+
+@pytest.mark.parametrize("interval_s", INTERVALS_S)
+def test_a_burst_is_work_in_its_own_five_minutes_only(interval_s: float) -> None:
+    held = round(300 / interval_s)
+    used = np.full(24, held * BAND_W)
+    used[12] = held * 600.0
+    assert above_band(used, np.full(24, held), interval_s) == [n == 12 for n in range(24)]
 
 
 def test_the_power_of_a_shared_gpu_does_not_describe_one_of_its_pods() -> None:

@@ -179,7 +179,11 @@ def test_admission_policies_are_printed_from_the_sites_policies(
         "request.userInfo.username in ['system:serviceaccount:gpu:reclaimer']"
     )
     (validation,) = notebook["spec"]["validations"]
-    assert validation["message"].endswith("not named by policies/notebooks.yaml:1")
+    assert "variables.reasons" in validation["messageExpression"]
+    reasons = {v["name"]: v["expression"] for v in notebook["spec"]["variables"]}["reasons"]
+    assert (
+        "not named by policies/notebooks.yaml:1; roles that have it: fallow-act-notebook" in reasons
+    )
     assert policies["fallow-act-scale"]["spec"]["validations"][0]["expression"] == "false"
     assert notebook["metadata"]["annotations"]["fallow.dev/policies"].startswith("notebooks ")
 

@@ -75,14 +75,14 @@ def test_buckets_without_energy_repeat_from_ten_minutes(
     assert classes(len(energy), step_s=300, bucketed=True, energy_mj=energy) == expected
 
 
-def test_energy_that_stands_still_is_a_repeat_only_beside_equal_readings_of_power() -> None:
+def test_a_counter_that_stands_still_is_unknown_with_power_that_stands_still_or_moves() -> None:
     flat = {"energy_mj": [5.0] * 21}
     assert classes(21, power_w=[100.0] * 21, **flat) == [0] + [1] * 20
-    assert classes(21, power_w=[100.0] * 20 + [101.0], **flat) == [0] * 21
+    assert classes(21, power_w=[100.0] * 20 + [101.0], **flat) == [0] + [1] * 20, "a contradiction"
     assert classes(21, power_w=[0.0] * 21, **flat) == [0] * 21, "no sensor"
     buckets = {"step_s": 300, "bucketed": True, "energy_mj": [0.0] * 3, "power_w": [100.0] * 3}
     assert classes(3, still_w=[100.0] * 3, **buckets) == [1] * 3
-    assert classes(3, still_w=[NAN] * 3, **buckets) == [0] * 3, "equal means are no repeat"
+    assert classes(3, still_w=[NAN] * 3, **buckets) == [1] * 3, "a contradiction"
 
 
 MODEL = next(m for m in read_gpu_models() if m.gpu_model == "H100")

@@ -11,13 +11,16 @@ from runtime.cli import run
 from tests.servers import prometheus as server
 
 pytestmark = pytest.mark.xdist_group("prometheus-clusters")
-END = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve GPU 0 of the node `gpu-1` of two clusters, an hour of each."""
-    times = [(END - timedelta(minutes=k)).timestamp() for k in range(60, 0, -1)]
+    """Serve GPU 0 of the node `gpu-1` of two clusters, the last hour of each.
+
+    The commands read the clock of this machine, and `doctor` only what is minutes old.
+    """
+    end = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
+    times = [(end - timedelta(minutes=k)).timestamp() for k in range(60, 0, -1)]
     metric = "DCGM_FI_DEV_GPU_UTIL"
     lines = [
         f'{metric}{{gpu="0",UUID="GPU-{name}",Hostname="gpu-1",cluster="{name}"}} 50 {t}'

@@ -3,7 +3,8 @@
 An idle GPU's power stands still too, for minutes, and at a coarse resolution for hours: equal
 readings alone are no sign, nor are still clocks, memory or temperature. The signs are an energy
 counter that stands still while power is above 0 (`classify_samples`, per sample, with those around
-it, so that one live minute does not hide six frozen hours), and the other devices of the model
+it, so that one live minute does not hide six frozen hours; where the power moves, the two
+contradict each other, and that is unknown as well), and the other devices of the model
 (`frozen_power.sql`; telemetry-and-waste.md#safety, stale metrics).
 """
 
@@ -25,16 +26,14 @@ Flags = npt.NDArray[np.bool_]
 def classify_samples(samples: DeviceSamples) -> Flags:
     """Return which samples repeat an old value by their energy counter.
 
-    The first of several equal samples does not: its value was new. Where power changes while the
-    counter stands still, the counter is broken, and the power is not. `still_w`: the reading, NaN
-    where a bucket has several.
+    The first of several equal samples does not: its value was new.
     """
     energy = samples.measures["energy_mj"]
     if not len(samples) or bool(np.isnan(energy).all()):
         return np.zeros(len(samples), dtype=bool)
-    changed = _find_power_changes(samples)
     # A bucket has the energy that was used in it; a sample has the counter.
-    changed |= energy != 0 if samples.bucketed else _find_changes(energy)
+    changed = energy != 0 if samples.bucketed else _find_changes(energy)
+    changed |= _find_changes(samples.device)
     first, last = _find_groups(changed)
     begin = np.minimum(first + 1, last) if samples.bucketed else first
     length = samples.at[last] - samples.at[begin]
@@ -95,11 +94,10 @@ def _find_power_changes(samples: DeviceSamples) -> Flags:
     # Without a sensor nothing changes; a bucket with several readings is never equal to another.
     power = np.where(np.isnan(samples.measures["power_w"]), -1.0, samples.measures["still_w"])
     changed = _find_changes(power)
-    changed[1:] |= samples.device[1:] != samples.device[:-1]
-    return changed
+    return changed | _find_changes(samples.device)
 
 
-def _find_changes(values: Floats) -> Flags:
+def _find_changes(values: Floats | Ints) -> Flags:
     """Return, per sample, whether its value differs from the one before it."""
     changed = np.ones(len(values), dtype=bool)
     changed[1:] = ~(values[1:] == values[:-1])

@@ -27,6 +27,23 @@ BINS = 2048
 """Histogram of whole watts; no GPU uses more."""
 
 
+LOOKAROUND = 6
+"""Rows before and after a row (half an hour each) that decide whether its power is above."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class EnergyRows(msgspec.Struct, frozen=True):
+    """The energy of rows of five minutes, NaN where there is no counter."""
+
+    mj: Floats
+    seconds: Floats
+    """How long the samples of each row are valid for."""
+    interval_s: Floats
+    """Seconds between its samples."""
+
+
 class IdleBand(msgspec.Struct, frozen=True):
     """Idle power of a model in watts, and where it comes from."""
 
@@ -37,16 +54,43 @@ class IdleBand(msgspec.Struct, frozen=True):
 
 
 def is_above_band(
-    power_w: Any, energy_w: Any, band_w: Any, margin_w: float
+    line: Ints,
+    power_w: Floats,
+    energy: EnergyRows,
+    limit_w: Floats,
 ) -> npt.NDArray[np.bool_]:
-    """Return where five minutes' mean power, or energy over time, shows work: NaN shows nothing.
+    """Return the rows of five minutes whose mean power, or energy over time, is above a limit.
 
     Both the ledger's states and the idle findings ask here: such minutes are `low`, not `idle`,
-    whatever the utilisation is. A utilisation misses bursts between its readings.
+    whatever the utilisation is. A utilisation misses bursts between its readings. NaN shows
+    nothing. `line`: a number per row that changes where the row before is not its past.
+
+    An increase of energy counts where it ends, so five minutes may hold that of one more scrape,
+    or of a scrape that was missed. They are above the limit without it, or with it where the hour
+    around them is above it too.
     """
-    limit_w = band_w + margin_w
-    above: npt.NDArray[np.bool_] = (power_w > limit_w) | (energy_w > limit_w)
+    seconds = np.where(np.isnan(energy.mj), 0.0, energy.seconds)
+    joules = np.nan_to_num(energy.mj) / 1000
+    longest = seconds + energy.interval_s
+    hour_s, hour_j = (sum_around(line, values) for values in (seconds, joules))
+    lasting = (joules > limit_w * seconds) & (hour_j > limit_w * hour_s)
+    above: npt.NDArray[np.bool_] = (power_w > limit_w) | (joules > limit_w * longest) | lasting
     return above
+
+
+def sum_around(line: Ints, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return, per row, the sum over the rows of its line half an hour before and after it."""
+    if not len(line):
+        return values
+    begins = np.flatnonzero(np.append(True, line[1:] != line[:-1]))
+    place = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(line))))
+    ends = np.append(begins[1:], len(line))
+    index = np.arange(len(line))
+    total = np.concatenate([np.zeros(1, dtype=values.dtype), np.cumsum(values, dtype=values.dtype)])
+    low = np.maximum(index - LOOKAROUND, begins[place])
+    high = np.minimum(index + LOOKAROUND + 1, ends[place])
+    around: npt.NDArray[Any] = total[high] - total[low]
+    return around
 
 
 def learn_band(

@@ -15,7 +15,7 @@ import polars as pl
 
 from fallow.settings import Settings
 from warehouse.signals import frozen
-from warehouse.signals.power_band import is_above_band
+from warehouse.signals.power_band import LOOKAROUND, EnergyRows, is_above_band, sum_around
 from warehouse.signals.runs import (
     BETWEEN,
     BLIND,
@@ -37,9 +37,6 @@ LOW_SHARE = 0.5
 
 BAND_STEP_W = 1.0
 """The learned band is in whole watts: only a larger excess counts as above the band."""
-
-LOOKAROUND = 6
-"""Rows before and after a row (half an hour each) that decide whether it is idle or steady."""
 
 BUCKET_US = 300 * MICRO
 REACH_US = 3600 * MICRO
@@ -71,9 +68,9 @@ def name_states(
     line = np.cumsum(_find_changes(stream, rows["hold"].to_numpy())) - 1
     # An energy increase counts where it ends: a sample's interval has one.
     seconds = np.maximum(rows["sample_count"].to_numpy() * samples.interval_s, 1.0)
-    energy_w = rows["energy_mj"].to_numpy() / 1000 / seconds
-    power_w, band_w = rows["power_w"].to_numpy(), rows["band_w"].to_numpy()
-    above = is_above_band(power_w, energy_w, band_w, settings.idle.power_margin_w)
+    energy = EnergyRows(rows["energy_mj"].to_numpy(), seconds, samples.interval_s)
+    limit_w = rows["band_w"].to_numpy() + settings.idle.power_margin_w
+    above = is_above_band(line, rows["power_w"].to_numpy(), energy, limit_w)
     # The power of a shared GPU does not describe one of its pods, nor that of five minutes with an
     # active reading the others.
     hot = above & (kind == IDLE) & ~active & ~rows["shares"].to_numpy()
@@ -270,18 +267,8 @@ def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> 
     idle = kind == IDLE
     above = ~(power <= band + BAND_STEP_W)
     works = idle & (activity >= LOW_ACTIVITY) & above
-    begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
-    ends = np.append(begins[1:], len(line))
-    index = np.arange(len(line))
-    low = np.maximum(index - LOOKAROUND, begins[line])
-    high = np.minimum(index + LOOKAROUND + 1, ends[line])
-
-    def around(values: Flags) -> Ints:
-        total = np.concatenate([[0], np.cumsum(values)])
-        counted: Ints = total[high] - total[low]
-        return counted
-
-    steady: Flags = idle & (around(works) >= LOW_SHARE * np.maximum(around(idle), 1))
+    many = np.maximum(sum_around(line, idle.astype(np.int64)), 1)
+    steady: Flags = idle & (sum_around(line, works.astype(np.int64)) >= LOW_SHARE * many)
     return steady
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from actions.journal import event_types
 from actions.loop.context import MAX_DELAY
+from actions.loop.sender import MAX_ATTEMPTS
 from actions.reclaim.evicting import EvictExecutor
 from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError, TemporaryError
@@ -42,7 +43,9 @@ def test_a_refused_write_changes_nothing_and_is_an_outcome(
     before = bare(site.deployment())
     actor = site.actor()
     site.told_and_waited(actor)
-    site.server.faults.writes = [BrokenWrite("refused", code, reason, message, path="/scale")]
+    # One answer of a conflict is confirmed and sent again: this one stays.
+    fault = BrokenWrite("refused", code, reason, message, path="/scale")
+    site.server.faults.writes = [fault] * (MAX_ATTEMPTS if code == 409 else 1)
     report = actor.turn(dry_run=False)
     (result,) = actor.record.actions.values()
     assert result.outcome is not None
