@@ -4,6 +4,7 @@ from dashboards import charts, data, filters, links, page, tabs
 from dashboards.figures import spend
 from dashboards.page import PageRequest
 from dashboards.views import spend_bridge, spend_commitments, spend_forecast, spend_waste
+from warehouse import restatements
 
 TITLE, ICON = "Spend", ":material/payments:"
 
@@ -44,6 +45,9 @@ def show_over_time(request: PageRequest) -> None:
     page.show_heading("What was paid, by what the GPUs did")
     unit = "usd" if priced else "gpu_hours"
     page.chart(charts.draw_states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
+    cluster = request.filters.cluster
+    for line in data.query(restatements.write_notes, request.window, cluster):
+        page.note(line)
 
 
 def show_by_name(request: PageRequest) -> None:

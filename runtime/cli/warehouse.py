@@ -8,12 +8,14 @@ from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.cli.query_limits import limit_query
 from runtime.operations.ledger_totals import verify_warehouse
+from runtime.operations.restatement import list_open_months, restate_months
 from warehouse import maintenance
 from warehouse.audits import format_banner
 from warehouse.backup import copy_catalog
 from warehouse.lake import Warehouse
 from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
+from warehouse.restatements import DueMonth, Restatement, list_due_months
 from warehouse.stages.audit_stage import audit_due
 from warehouse.text_repair import TextRepair, repair_texts
 from warehouse.tiers import move_to_cold
@@ -63,25 +65,38 @@ def upgrade(
     check: Annotated[
         bool, typer.Option("--check", help="only list what it would change; exit 1 if anything")
     ] = False,
+    restate: Annotated[
+        bool, typer.Option("--restate", help="account months that have ended anew, too")
+    ] = False,
 ) -> int:
-    """Bring an older Fallow's warehouse up to date: its tables whole or not, then texts of rows.
+    """Bring an older Fallow's warehouse up to date: its tables whole or not, texts, the ledger.
 
     The catalog is copied first. Texts that no source may write (a NUL in a name) are repaired: see
-    the table `rejection`.
+    the table `rejection`. Hours that older rules accounted are accounted anew from what is stored,
+    and what that changed is listed by cause (table `restatement`).
     """
     settings = run.settings()
     steps = Warehouse.list_upgrade_steps(settings)
     repairs: list[TextRepair] = []
+    due: list[DueMonth] = []
+    changed: list[Restatement] = []
     if steps and not check:
         run.say(f"the catalog of before is {copy_catalog(settings, run.now())}")
     if not (check and steps):
         with run.warehouse(settings, write=not check) as warehouse:
             repairs = repair_texts(warehouse, changes=not check)
+            due = list_open_months(warehouse, run.now(), is_restating=restate)
+            changed = [] if check else restate_months(warehouse, due, run.say)
+            if left := list_due_months(warehouse) if not check else ():
+                run.say(f"{len(left)} ended months keep their figures: --restate changes them")
     rows = [{"change": step.kind, "name": step.name} for step in steps]
     rows += [
         {"change": "texts", "name": f"{r.table}: {r.removed} rows removed, {r.cleaned} cleaned"}
         for r in repairs
     ]
+    if check:
+        rows += [{"change": "account", "name": f"{month.start:%Y-%m}"} for month in due]
+    rows += [{"change": "restatement", "name": row.describe()} for row in changed]
     if not rows:
         run.say("the warehouse is up to date")
     run.data(rows, noun="upgrade")

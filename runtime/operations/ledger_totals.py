@@ -12,7 +12,7 @@ from fallow.errors import WarehouseError
 from fallow.models import CLUSTER_SCOPED
 from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
-from warehouse import audit_results, audits, verification
+from warehouse import audit_results, audits, restatements, verification
 from warehouse.spend import read_spend
 from warehouse.stages.audit_stage import run_audits_stage
 
@@ -88,6 +88,7 @@ def read_total_spend(
     notes = [
         *span.notes,
         *filter(None, [audits.format_banner(audit_results.read_failures(warehouse, chosen))]),
+        *restatements.write_notes(warehouse, chosen, cluster),
     ]
     saved = None
     if view == "loaded" and not share_unallocated:

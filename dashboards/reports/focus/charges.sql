@@ -90,7 +90,15 @@ SELECT
     strftime(date_trunc('month', day) + INTERVAL 1 MONTH, $form) AS BillingPeriodEnd,
     strftime(date_trunc('month', day), $form) AS BillingPeriodStart,
     'Usage' AS ChargeCategory,
-    null::VARCHAR AS ChargeClass,
+    -- The charges of an ended month that was accounted anew replace those of before.
+    CASE
+        WHEN (cluster, date_trunc('month', day)) IN (
+            SELECT (r.cluster, r.month)
+            FROM restatement AS r
+            WHERE r.cause NOT IN ('due', 'none') AND r.accounted_at >= r.month + INTERVAL 1 MONTH
+        )
+            THEN 'Correction'
+    END AS ChargeClass,
     'GPU-hours of '
     || coalesce(model, 'an unknown model')
     || CASE

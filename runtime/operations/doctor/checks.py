@@ -118,6 +118,7 @@ def _check_warehouse(
             yield storage.check_warehouse(warehouse)
             yield from storage.check_places(warehouse)
             yield from storage.check_archive(warehouse)
+            yield from storage.check_rules(warehouse)
             yield from shards.check_shards(warehouse, only)
             yield from prices.check_conflict(warehouse, settings, now)
             yield from prices.check_unpriced(warehouse, now)

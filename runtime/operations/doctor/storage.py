@@ -17,6 +17,7 @@ from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
 from warehouse import catalog, maintenance, tiers
 from warehouse.cold_storage import ColdBucket
 from warehouse.orphans import count_orphans
+from warehouse.restatements import list_due_months
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -44,6 +45,14 @@ def check_storage(settings: Settings) -> Iterator[CheckRow]:
             yield _check_bucket(key, where.rstrip("/"), s3, section)
         elif where and "://" not in where:
             yield _check_folder(key, Path(where).expanduser(), f"{key} names another folder")
+
+
+def check_rules(warehouse: "Warehouse") -> Iterator[CheckRow]:
+    """Return the months whose hours older rules accounted."""
+    months = list_due_months(warehouse)
+    if months:
+        finding = f"{len(months)} months are accounted by older rules, {months[0].start:%Y-%m} on"
+        yield CheckRow("rules", "warn", finding, "fallow warehouse upgrade --check --restate")
 
 
 def _check_queue(folder: Path) -> Iterator[CheckRow]:

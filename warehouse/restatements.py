@@ -1,0 +1,202 @@
+"""Account months of before anew by today's rules, and keep what that changed, by cause.
+
+A month that older rules accounted has a row `due` in the table `restatement` (a migration writes
+it). It is marked in the transaction that notes the lake's snapshot, so that a run that was killed
+goes on, and compares with what was before the first one. What was not stored is not filled with
+today's values: hours are derived from the same rows as before.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import polars as pl
+
+from fallow.errors import WarehouseError
+from fallow.tables import Batch
+from fallow.window import Window
+from warehouse.ingest import upsert_rows
+from warehouse.lake import Warehouse
+from warehouse.statements import fetch_row
+from warehouse.steps import load_step
+
+if TYPE_CHECKING:
+    from fallow.protocols import Views
+
+DUE = "due"
+_HOUR = ("cluster", "device", "hour")
+_LEAST_S, _LEAST_USD = 1.0, 0.00001
+"""GPU-seconds and dollars of an hour of a device that are a difference, not rounding."""
+
+
+class DueMonth(msgspec.Struct, frozen=True, order=True):
+    """A month of all clusters that older rules accounted; naive UTC."""
+
+    start: datetime
+    snapshot: int | None
+    """The lake's snapshot before it was marked; None = it has not begun."""
+
+    @property
+    def window(self) -> Window:
+        """Return its time."""
+        return Window(self.start.replace(tzinfo=UTC), self.end.replace(tzinfo=UTC))
+
+    @property
+    def end(self) -> datetime:
+        """Return the start of the next month."""
+        year, month = divmod(self.start.year * 12 + self.start.month, 12)
+        return datetime(year, month + 1, 1)  # noqa: DTZ001  (as in the tables)
+
+
+class Restatement(msgspec.Struct, frozen=True):
+    """What one cause changed in a month of a cluster: GPU-hours and dollars before and after.
+
+    They are those of the device hours that changed by this cause.
+    """
+
+    cluster: str
+    month: datetime
+    cause: str
+    state: str
+    accounted_at: datetime
+    gpu_hours_before: float | None
+    gpu_hours_after: float | None
+    usd_before: float | None
+    usd_after: float | None
+
+    def describe(self) -> str:
+        """Return it in words: `2026-10 of prod: state idle: 120.0 to 80.0 GPU-hours, ...`."""
+        what = f"{self.month:%Y-%m} of {self.cluster}: {self.cause} {self.state}".rstrip()
+        if self.usd_before is None or self.usd_after is None:
+            return f"{what}: what was before is not readable any more"
+        return (
+            f"{what}: {self.gpu_hours_before:,.1f} to {self.gpu_hours_after:,.1f} GPU-hours,"
+            f" ${self.usd_before:,.2f} to ${self.usd_after:,.2f}"
+        )
+
+
+def list_due_months(views: "Views") -> list[DueMonth]:
+    """Return the months that older rules accounted, oldest first."""
+    rows = views.query(
+        f"SELECT month, min(snapshot) AS snapshot FROM restatement WHERE cause = '{DUE}'"
+        " GROUP BY month ORDER BY month"
+    ).to_pylist()
+    return [DueMonth(row["month"], row["snapshot"]) for row in rows]
+
+
+def read_restatements(
+    views: "Views", window: Window, cluster: str | None = None
+) -> list[Restatement]:
+    """Return what was restated in the months that a window touches."""
+    return msgspec.convert(
+        views.query(
+            load_step("restatement/restated"), {**window.bounds(), "cluster": cluster}
+        ).to_pylist(),
+        list[Restatement],
+    )
+
+
+def write_notes(views: "Views", window: Window, cluster: str | None = None) -> list[str]:
+    """Return a line per change of ended months that a window touches, for who compares them."""
+    return [
+        f"Restated on {row.accounted_at:%Y-%m-%d}: {row.describe()}."
+        for row in read_restatements(views, window, cluster)
+        if row.accounted_at >= DueMonth(row.month, None).end
+    ]
+
+
+def begin_month(warehouse: Warehouse, month: DueMonth) -> DueMonth:
+    """Mark all that a month's hours are derived from; return it with its snapshot."""
+    if month.snapshot is not None:
+        return month
+    bounds = month.window.bounds()
+    with warehouse.transaction() as cursor:
+        row = fetch_row(cursor, "SELECT id FROM ducklake_current_snapshot('lake')")
+        cursor.execute(load_step("restatement/mark_buckets"), bounds)
+        cursor.execute(load_step("restatement/mark_hours"), bounds)
+        cursor.execute(
+            f"UPDATE restatement SET snapshot = $snapshot WHERE cause = '{DUE}' AND month = $month",
+            {"snapshot": row[0] if row else None, "month": month.start},
+        )
+    return msgspec.structs.replace(month, snapshot=row[0] if row else None)
+
+
+def finish_month(warehouse: Warehouse, month: DueMonth) -> None:
+    """Store what accounting a month anew has changed; it is due no more."""
+    after = _read_cells(warehouse, month)
+    try:
+        with Warehouse.open(warehouse.settings, snapshot=month.snapshot) as earlier:
+            rows = compare_cells(_read_cells(earlier, month), after)
+    except WarehouseError:  # a snapshot is kept for a day
+        rows = pl.DataFrame({"cluster": after["cluster"].unique(), "cause": "unknown", "state": ""})
+    clusters = warehouse.query(
+        f"SELECT cluster FROM restatement WHERE cause = '{DUE}' AND month = $month",
+        {"month": month.start},
+    )
+    none = pl.DataFrame(clusters).join(rows, on="cluster", how="anti")
+    rows = pl.concat(
+        [rows, none.with_columns(cause=pl.lit("none"), state=pl.lit(""))], how="diagonal"
+    )
+    columns: dict[str, object] = rows.with_columns(
+        month=pl.lit(month.start), accounted_at=pl.lit(warehouse.clock().replace(tzinfo=None))
+    ).to_dict(as_series=False)  # type: ignore[assignment]
+    with warehouse.transaction() as cursor:
+        cursor.execute(
+            f"DELETE FROM restatement WHERE cause = '{DUE}' AND month = $month",
+            {"month": month.start},
+        )
+        upsert_rows(cursor, "restatement", Batch.of("restatement", columns).rows)
+
+
+def _read_cells(views: "Views", month: DueMonth) -> pl.DataFrame:
+    bounds = month.window.bounds()
+    return pl.DataFrame(views.query(load_step("restatement/cells"), bounds))
+
+
+def compare_cells(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Return what differs between two readings of `cells.sql`, summed by cluster and cause.
+
+    An hour of a device has one cause, the first of: its GPU time (capacity), its states, who held
+    it (owner), its price. For states there is a row per state.
+    """
+    keys = [*_HOUR, "state", "holder"]
+    # Later hours were written meanwhile by a service.
+    after = after.join(
+        before.select("cluster", "hour").unique(), on=["cluster", "hour"], how="semi"
+    )
+    both = before.join(after, on=keys, how="full", coalesce=True, suffix="_after").rename(
+        {"gpu_seconds": "gpu_seconds_before", "usd": "usd_before"}
+    )
+    both = both.with_columns(pl.col("^(gpu_seconds|usd)_.*$").fill_null(0.0))
+
+    def differ(by: Sequence[str]) -> pl.DataFrame:
+        change = pl.col("gpu_seconds_after").sum() - pl.col("gpu_seconds_before").sum()
+        return (
+            both.group_by(*_HOUR, *by)
+            .agg(change.abs().alias("change"))
+            .group_by(_HOUR)
+            .agg(pl.col("change").sum())
+            .filter(pl.col("change") > _LEAST_S)
+        )
+
+    usd = (pl.col("usd_after").sum() - pl.col("usd_before").sum()).abs()
+    parts = {
+        "capacity": differ(()),
+        "state": differ(["state"]),
+        "owner": differ(["holder"]),
+        "price": both.group_by(_HOUR)
+        .agg(usd.alias("change"))
+        .filter(pl.col("change") > _LEAST_USD),
+    }
+    causes = pl.concat(
+        [part.select(*_HOUR, cause=pl.lit(name)) for name, part in parts.items()]
+    ).unique(_HOUR, keep="first", maintain_order=True)
+    changed = both.join(causes, on=_HOUR).with_columns(
+        state=pl.when(pl.col("cause") == "state").then("state").otherwise(pl.lit(""))
+    )
+    sums = pl.col("gpu_seconds_before", "gpu_seconds_after", "usd_before", "usd_after").sum()
+    summed = changed.group_by("cluster", "cause", "state").agg(sums)
+    moved = (pl.col("gpu_seconds_after") - pl.col("gpu_seconds_before")).abs() > _LEAST_S
+    paid = (pl.col("usd_after") - pl.col("usd_before")).abs() > _LEAST_USD
+    return summed.filter((pl.col("state") == "") | moved | paid).sort("cluster", "cause", "state")
