@@ -13,7 +13,7 @@ import msgspec
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.kube.pods import ENDED
-from collectors.prometheus import cursors, kube_state, pod_identity
+from collectors.prometheus import cursors, kube_state, newest, pod_identity
 from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
 from collectors.prometheus.clusters import find_mixture, list_cluster_labels
 from collectors.prometheus.cursors import Piece
@@ -397,17 +397,18 @@ class PrometheusCollector:
 
     def _state(self, metric_names_present: Sequence[str], window: Window) -> kube_state.KubeState:
         """Query the last values of kube-state-metrics in a window, also of deleted objects."""
-        span = f"[{round(window.seconds)}s]"
         metrics_present = [
             m for m in kube_state.read_inventory() if m["metric"] in set(metric_names_present)
         ]
-        series = {}
-        for metric in metrics_present:
-            selected = build_selector([metric["metric"]], self._settings.selector)
-            only = f" == {metric['only']}" if metric["only"] else ""
-            series[metric["metric"]] = self._query(
-                f"last_over_time({selected}{span}){only}", window.end
+        series = {
+            metric["metric"]: newest.query_rows(
+                self._query_span,
+                build_selector([metric["metric"]], self._settings.selector),
+                f" == {metric['only']}" if metric["only"] else "",
+                window,
             )
+            for metric in metrics_present
+        }
         pods = self._lives("kube_pod_info", ("namespace", "pod", "uid"), window)
         nodes = self._lives("kube_node_info", ("node",), window)
         identified = pod_identity.identify(
@@ -419,7 +420,8 @@ class PrometheusCollector:
             only={m["metric"]: float(m["only"]) for m in metrics_present if m["only"]},
         )
         by_node = {key[0]: life for key, life in nodes.items()}
-        phases = identified.series.get("kube_pod_status_phase", ())
+        current, past = newest.split_past(identified.series, window.end)
+        phases = current.get("kube_pod_status_phase", ())
         running: dict[tuple[str, ...], tuple[datetime, datetime]] = {}
         if any(label_set.get("phase") in ENDED for label_set, _ in phases):
             running = self._lives(
@@ -429,7 +431,7 @@ class PrometheusCollector:
                 matchers='phase="Running"',
                 only=" == 1",
             )
-        return kube_state.KubeState(identified.series, identified.lifetimes, by_node, running)
+        return kube_state.KubeState(current, identified.lifetimes, by_node, running, past)
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
         """Return the names under which a pod was created again in a window."""
@@ -466,7 +468,11 @@ class PrometheusCollector:
         start, end = window.start.timestamp(), window.end.timestamp()
         return _find_lives([(w, min(max(v, start), end)) for w, v in (*first, *last)], labels)
 
-    def _query(self, expression: str, at: datetime) -> kube_state.Rows:
+    def _query_span(self, expression: str, window: Window) -> newest.Rows:
+        """Return what an expression has of a window, whose length replaces its `$span`."""
+        return self._query(expression.replace("$span", f"{round(window.seconds)}s"), window.end)
+
+    def _query(self, expression: str, at: datetime) -> newest.Rows:
         return decode_vector(self.client.query(expression, at))
 
     def _by_grid(
@@ -508,12 +514,12 @@ class PrometheusCollector:
 
 
 def _find_lives(
-    edges: kube_state.Rows, labels: Sequence[str]
+    edges: newest.Rows, labels: Sequence[str]
 ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
     """Join the first and last timestamps (unix seconds) of the same series."""
     edges_found: dict[tuple[str, ...], list[float]] = {}
     for label_sets, value in edges:
-        key = tuple(pod_identity.find_own_label(label_sets, label) for label in labels)
+        key = newest.build_key(label_sets, labels)
         edges_found.setdefault(key, []).append(value)
     return {
         key: (datetime.fromtimestamp(min(seconds), UTC), datetime.fromtimestamp(max(seconds), UTC))

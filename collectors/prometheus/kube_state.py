@@ -37,14 +37,18 @@ from collectors.kube.shapes import (
 )
 from collectors.kube.table import parse_table
 from collectors.prometheus import tables
-from collectors.prometheus.pod_identity import find_own_label
+from collectors.prometheus.newest import (
+    OWNERS_WITH_ANNOTATIONS,
+    Rows,
+    build_key,
+    find_own_label,
+)
 from collectors.series import is_exporter
 from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
 from fallow.kube.owner_links import read_owner_links
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 from fallow.resources import read_table
 
-Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
 _DIVIDED = "_replicas"
 _LETTERS = re.compile(r"[^a-z0-9]")
@@ -57,28 +61,20 @@ _MORE_LABELS = (
 )
 
 
-OWNERS_WITH_ANNOTATIONS = {
-    "Deployment": "deployment",
-    "ReplicaSet": "replicaset",
-    "StatefulSet": "statefulset",
-    "Job": "job_name",
-    "CronJob": "cronjob",
-}
-"""Kinds of owners whose annotations and labels have series, and the label that names the object."""
-
-
 class KubeState(msgspec.Struct):
     """The content of kube-state-metrics in a window: metric name to label sets and last values.
 
-    Every row about a pod has its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
-    first and last timestamps of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by
-    node; `pods_running` are those of the phase `Running` of pods that have ended.
+    `series` has what is current, oldest first, and `past` what its objects no longer have. Every
+    row about a pod has its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the first
+    and last timestamps of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by node;
+    `pods_running` are those of the phase `Running` of pods that have ended.
     """
 
     series: Mapping[str, Rows]
     pod_lives: Mapping[tuple[str, str, str], tuple[datetime, datetime]]
     node_lives: Mapping[str, tuple[datetime, datetime]]
     pods_running: Mapping[tuple[str, ...], tuple[datetime, datetime]] = {}
+    past: Mapping[str, Rows] = {}
 
 
 def read_inventory() -> tuple[dict[str, str], ...]:
@@ -215,7 +211,7 @@ def _build_pod_row(
 
 
 def _is_requesting_devices(pod: Pod) -> bool:
-    for container in pod.spec.containers or ():
+    for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
         sides = container.resources
         for name in {**((sides and sides.requests) or {}), **((sides and sides.limits) or {})}:
             if find_gpu_resource(name) is not None or is_unknown_accelerator(name):
@@ -238,18 +234,18 @@ class _PodFacts:
             # Before and after binding there are two series of one pod: a value wins over no value.
             facts_known.update({k: v for k, v in label_set.items() if v})
         keys = ("namespace", "pod", "uid")
-        self._owner = {_build_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
+        self._owner = {build_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
         self._phase = {
-            _build_key(w, keys): w.get("phase")
+            build_key(w, keys): w.get("phase")
             for w, _ in state.series.get("kube_pod_status_phase", ())
         }
         self._qos = {
-            _build_key(w, keys): w.get("qos_class")
+            build_key(w, keys): w.get("qos_class")
             for w, _ in state.series.get("kube_pod_status_qos_class", ())
         }
         self._words: dict[tuple[str, ...], dict[str, str]] = {}
         for label_set, _ in state.series.get("kube_pod_labels", ()):
-            self._words.setdefault(_build_key(label_set, keys), {}).update(label_set)
+            self._words.setdefault(build_key(label_set, keys), {}).update(label_set)
         self._notes = _select_protecting(state, "pod", *keys)
         self._no_labels: dict[str, str] | None = {} if _is_shown(state, "kube_pod_labels") else None
         self._no_notes: dict[str, str] | None = (
@@ -276,10 +272,10 @@ class _PodFacts:
             "kube_pod_container_status_last_terminated_reason", ()
         ):
             if label_set.get("reason") == OOM_KILLED:
-                place = _build_key(label_set, places)
+                place = build_key(label_set, places)
                 self._killed.setdefault(place[:-1], []).append(place[-1])
         self._above = {
-            kind: {_build_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
+            kind: {build_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
             for kind, label, metric in (
                 ("ReplicaSet", "replicaset", "kube_replicaset_owner"),
                 ("Job", "job_name", "kube_job_owner"),
@@ -302,7 +298,7 @@ class _PodFacts:
         self._containers = _group_by_pod(self._requested)
         self._init_containers = _group_by_pod(self._requested_at_start)
         self._restart_policies = {
-            _build_key(words, places): words["restart_policy"]
+            build_key(words, places): words["restart_policy"]
             for words, _ in state.series.get("kube_pod_init_container_info", ())
             if words.get("restart_policy")
         }
@@ -406,16 +402,13 @@ def _is_shown(state: KubeState, metric: str) -> bool:
     It is configured to show some or none; then an object without any has none of those.
     """
     prefix = metric.rpartition("_")[2].removesuffix("s") + "_"
-    return any(key.startswith(prefix) for words, _ in state.series.get(metric, ()) for key in words)
-
-
-def _build_key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(find_own_label(label_set, label) for label in labels)
+    rows = (*state.series.get(metric, ()), *state.past.get(metric, ()))
+    return any(key.startswith(prefix) for label_set, _ in rows for key in label_set)
 
 
 def _select_values(state: KubeState, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
     return {
-        _build_key(label_set, labels): value for label_set, value in state.series.get(metric, ())
+        build_key(label_set, labels): value for label_set, value in state.series.get(metric, ())
     }
 
 
@@ -450,7 +443,7 @@ def _sum_amounts(
     amounts_by_key: dict[tuple[str, ...], dict[str, str | int]] = {}
     for label_set, value in rows:
         name = format_resource(label_set.get("resource", ""))
-        amounts_by_key.setdefault(_build_key(label_set, labels), {})[name] = f"{value:.3f}"
+        amounts_by_key.setdefault(build_key(label_set, labels), {})[name] = f"{value:.3f}"
     return amounts_by_key
 
 
@@ -479,7 +472,7 @@ def _select_protecting(state: KubeState, noun: str, *about: str) -> dict[Any, di
                 and (spelled := _LETTERS.sub("", label.removeprefix(prefix).lower())) in keys
             }
             key = (
-                _build_key(label_set, about)
+                build_key(label_set, about)
                 if len(about) > 1
                 else find_own_label(label_set, about[0])
             )

@@ -17,8 +17,8 @@ import numpy as np
 
 from collectors.inventory import derive_pod_uid
 from collectors.prometheus.decode import Floats, Matrix, Timestamps, decode_labels
+from collectors.prometheus.newest import Row, find_own_label
 
-Rows = list[tuple[dict[str, str], float]]
 Name = tuple[str, str]
 """namespace, pod"""
 Lifetime = tuple[datetime, datetime]
@@ -35,7 +35,7 @@ _NAMES = 50
 class IdentifiedSeries(msgspec.Struct, frozen=True):
     """Series whose every pod row names its uid, and the lifetimes by (namespace, pod, uid)."""
 
-    series: dict[str, Rows]
+    series: dict[str, list[Row]]
     lifetimes: dict[tuple[str, str, str], Lifetime]
 
 
@@ -48,18 +48,13 @@ class _Line(msgspec.Struct, frozen=True):
     values: Floats
 
 
-def find_own_label(label_set: Mapping[str, str], label: str) -> str:
-    """Return the series' own label: `exported_<label>` where the scraper renamed it."""
-    return label_set.get(f"exported_{label}") or label_set.get(label) or ""
-
-
 def name_of(label_set: Mapping[str, str]) -> Name:
     """Return the pod's namespace and name."""
     return find_own_label(label_set, "namespace"), find_own_label(label_set, "pod")
 
 
 def identify(
-    series: Mapping[str, Rows],
+    series: Mapping[str, Sequence[Row]],
     lifetimes: Mapping[tuple[str, str, str], Lifetime],
     *,
     cluster: str,
@@ -73,23 +68,23 @@ def identify(
     only where a pod has no uid at all: it returns names whose creation time changed. `only` names
     the metrics of which only rows of one value count.
     """
-    about = {metric: rows for metric, rows in series.items() if metric.startswith(_PODS)}
-    lacking = {name_of(w) for rows in about.values() for w, _ in rows if not w.get("uid")}
+    rows_by_metric = {metric: list(rows) for metric, rows in series.items()}
+    about = [metric for metric in series if metric.startswith(_PODS)]
+    lacking = {name_of(r.labels) for m in about for r in series[m] if not r.labels.get("uid")}
     if not lacking:
-        return IdentifiedSeries(dict(series), dict(lifetimes))
+        return IdentifiedSeries(rows_by_metric, dict(lifetimes))
     uids: dict[Name, dict[str, Lifetime]] = defaultdict(dict)
     for (namespace, pod, uid), lifetime in lifetimes.items():
         uids[namespace, pod][uid] = lifetime
     several = _find_reused_names(uids, recreated)
-    created = {name_of(w): value for w, value in series.get(CREATED, ())}
+    created = {name_of(row.labels): row.value for row in series.get(CREATED, ())}
     single = _Single(cluster, uids, created)
-    rows_by_metric: dict[str, Rows] = dict(series)
-    for metric, rows in about.items():
-        rows_by_metric[metric] = _add_uids(rows, single, several)
+    for metric in about:
+        rows_by_metric[metric] = _add_uids(series[metric], single, several)
     lifetimes_by_pod = {
         (*n, u or single.uid(n)): lifetime for n, u, lifetime in _list_each(uids, several)
     }
-    for name, lines in _list_unnamed_series(several & lacking, list(about), fetch):
+    for name, lines in _list_unnamed_series(several & lacking, about, fetch):
         lifetimes_of = _find_lives(name, uids[name], lines, cluster)
         lifetimes_by_pod |= {(*name, uid): lifetime for uid, lifetime in lifetimes_of.items()}
         for line in lines:
@@ -107,17 +102,14 @@ def _find_reused_names(
     return several
 
 
-def _add_uids(rows: Rows, single: "_Single", several: AbstractSet[Name]) -> Rows:
+def _add_uids(rows: Sequence[Row], single: "_Single", several: AbstractSet[Name]) -> list[Row]:
     """Return the rows with a uid each, without those of a name that several pods bore."""
     return [
-        (
-            label_set
-            if label_set.get("uid")
-            else {**label_set, "uid": single.uid(name_of(label_set))},
-            value,
-        )
-        for label_set, value in rows
-        if label_set.get("uid") or name_of(label_set) not in several
+        row
+        if row.labels.get("uid")
+        else row._replace(labels={**row.labels, "uid": single.uid(name_of(row.labels))})
+        for row in rows
+        if row.labels.get("uid") or name_of(row.labels) not in several
     ]
 
 
@@ -200,7 +192,7 @@ def _find_lives(
 
 def _split_by_life(
     line: _Line, lifetimes_of: Mapping[str, Lifetime], only: float | None
-) -> Iterator[tuple[dict[str, str], float]]:
+) -> Iterator[Row]:
     """Yield a series' last value in each lifetime that it overlaps."""
     for uid, (first, last) in lifetimes_of.items():
         inside = (line.ts >= _convert_timestamp(first - _NEAR)) & (
@@ -209,7 +201,8 @@ def _split_by_life(
         if inside.any():
             value = float(line.values[inside][-1])
             if only is None or value == only:
-                yield {**line.words, "uid": uid}, value
+                newest = _add_zone(line.ts[inside][-1]).timestamp()
+                yield Row({**line.words, "uid": uid}, value, newest)
 
 
 def _convert_timestamp(timestamp: datetime) -> np.datetime64:

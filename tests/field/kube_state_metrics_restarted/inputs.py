@@ -22,7 +22,6 @@ SITUATION = Situation(
     ],
     hours={"state": {"productive": 4.0, "free": 2.0}},
     tolerance_hours=0.3,
-    nodes={"node-1": {"taints": None}},
+    nodes={"node-1": {"taints": "[]"}},
     pods={"job-0": {"phase": "Succeeded", "team": "ml"}},
-    fails="values of an instance that is gone still count beside the newest",
 )

@@ -16,5 +16,4 @@ SITUATION = Situation(
     hours={"team": {"ml": 6.0}},
     tolerance_hours=0.2,
     pods={"serve-0": {"gpu_request": 1.0}},
-    fails="a pod whose GPUs only a sidecar requests is not read from kube-state-metrics",
 )
