@@ -2,15 +2,18 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fallow.clean_texts import clean_rows
+from fallow.price_settings import PriceSettings
 from fallow.protocols import Views
 from fallow.rejections import build_batch
 from fallow.tables import Batch
@@ -35,11 +38,16 @@ WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem", "commitment")
 STANDING = timedelta(days=1)
 """How long prices of settings stand against another home's: a service stores its own every few
 minutes (`service.inventory_every`)."""
+SHIPPED = ("rate-card", "derived")
+"""Prices that every home has; of a home they are where its settings have a card or a discount."""
 _OF_SOURCES = "(list_contains($sources, source) OR (nodes > 0 AND valid_to > $now))"
-_DELETE = (
-    f"DELETE FROM rate WHERE {_OF_SOURCES}"
-    " AND (source <> 'settings' OR \"cluster\" IN ('', $cluster))"
-)
+_CURSOR = "prices of "
+"""A home's cursor has the time when it stored its prices last."""
+_MOST_LISTED = 3
+
+Execute = Callable[[str, dict[str, Any]], Any]
+Scope = tuple[str, str]
+"""A source and a cluster ("" = any): what two homes may price differently."""
 
 log = logging.getLogger("fallow.prices")
 
@@ -50,8 +58,8 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     Sources that have only the present state (settings, rate card, on-prem) replace their earlier
     rows, so that a removed setting is gone; a removed commitment that had ended stays. Where that
     changes a price, all hours of the ledger are marked to be written again. Histories (spot) are
-    added to. Prices of settings replace those of their cluster only, and none that `find_conflict`
-    finds.
+    added to. Prices of settings replace those of their cluster only, and none that another home
+    over the catalog has (`find_conflicts`).
     """
     cluster, (clean, rejections) = wh.settings.cluster, clean_rows("rate", rates.rows)
     sources = set(clean["source"].to_pylist())
@@ -66,23 +74,7 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
     whole = sorted(sources & whole_sources)
     replaces = pc.is_in(clean["source"], value_set=pa.array(whole, pa.string()))
     if whole:
-        rows, home = clean.filter(replaces), identify_home(wh.place, write=True)
-        rows = rows.set_column(rows.column_names.index("home"), "home", pa.repeat(home, len(rows)))
-        # One transaction: a process that dies in between would leave hours at the old prices.
-        with wh.transaction() as cursor:
-            conflict = find_conflict(cursor.execute, rows, cluster, home, wh.clock())
-            if conflict is not None:
-                whole = [source for source in whole if source != "settings"]
-                rows = rows.filter(pc.not_equal(rows["source"], "settings"))
-            if conflict:
-                log.warning("prices of the settings are not used", extra={"why": conflict})
-            before = _read_latest(cursor, whole, now)
-            cursor.execute(_DELETE, {"sources": whole, "now": now, "cluster": cluster})
-            cursor.register("incoming", rows)
-            cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
-            cursor.unregister("incoming")
-            if not _read_latest(cursor, whole, now).equals(before):
-                dirty.mark_all_hours(cursor)
+        _replace_rates(wh, clean.filter(replaces), whole, now)
     rest = clean.filter(pc.invert(replaces))
     if rest.num_rows:
         wh.ingest([Batch("rate", rest)])
@@ -90,6 +82,39 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
         at = wh.clock()
         wh.ingest([build_batch(rejections, cluster=cluster, source="prices", at=at)])
     return int(clean.num_rows)
+
+
+def _replace_rates(
+    wh: "Warehouse", rates: pa.Table, whole: list[str], now: datetime | None
+) -> None:
+    home, prices = identify_home(wh.place, write=True), wh.settings.prices
+    clusters = sorted({"", wh.settings.cluster, *rates["cluster"].to_pylist()})
+    # One transaction: a process that dies in between would leave hours at the old prices.
+    with wh.transaction() as cursor:
+        others = list_other_homes(cursor.execute, home, wh.clock())
+        conflicts = find_conflicts(cursor.execute, rates, prices, others)
+        for why in filter(None, conflicts.values()):
+            log.warning("prices of the settings are not used", extra={"why": why})
+        stored = [scope not in conflicts for scope in _list_scopes(rates)]
+        rates = rates.filter(pa.array(stored, pa.bool_()))
+        homes = pc.if_else(_is_shipped(rates, prices), "", home)
+        rates = rates.set_column(rates.column_names.index("home"), "home", homes)
+        before = _read_latest(cursor, whole, now)
+        values = {"sources": whole, "now": now, "home": home}
+        cursor.execute(
+            load_step("pricing/remove_replaced"),
+            {**values, "others": others, "clusters": clusters},
+        )
+        cursor.register("incoming", rates)
+        cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
+        cursor.unregister("incoming")
+        if home:
+            name = _CURSOR + home
+            cursor.execute("DELETE FROM cursor WHERE source = ?", [name])
+            at = wh.clock().astimezone(UTC).replace(tzinfo=None)
+            cursor.execute("INSERT INTO cursor VALUES (?, ?)", [name, at])
+        if not _read_latest(cursor, whole, now).equals(before):
+            dirty.mark_all_hours(cursor)
 
 
 def identify_home(place: CatalogLocation, *, write: bool = False) -> str:
@@ -105,31 +130,84 @@ def identify_home(place: CatalogLocation, *, write: bool = False) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def find_conflict(
-    execute: Callable[[str, dict[str, Any]], Any],
-    rates: pa.Table,
-    cluster: str,
-    home: str,
-    now: datetime,
-) -> str | None:
-    """Return why prices of settings among `rates` are not for a cluster; None: they are.
+def list_other_homes(execute: Execute, home: str, now: datetime) -> list[str]:
+    """Return the ids of the other homes that stored prices within `STANDING`."""
+    since = (now - STANDING).astimezone(UTC).replace(tzinfo=None)
+    rows = execute("SELECT source FROM cursor WHERE done_until > $since", {"since": since})
+    names = [source for (source,) in rows.fetchall() if source.startswith(_CURSOR)]
+    return [other for name in names if (other := name.removeprefix(_CURSOR)) != home]
 
-    Another home's prices stay for `STANDING` after they were stored last, unless these are equal;
-    also where there are none among `rates`, which is no conflict: "".
+
+def find_conflicts(
+    execute: Execute, rates: pa.Table, prices: PriceSettings, others: Sequence[str]
+) -> dict[Scope, str]:
+    """Return where prices of other homes stay, so that none of `rates` is stored, and why.
+
+    "": because these are equal, or none, or of the rate card as it ships.
     """
-    since = f"{(now - STANDING).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    values = {"cluster": cluster, "home": home, "since": since}
-    theirs = _list_prices(execute(load_step("pricing/standing"), values).to_arrow_table())
-    ours = _list_prices(rates.filter(pc.equal(rates["source"], "settings")))
-    if not theirs or theirs == ours:
-        return None
-    text = f"another home over this catalog prices cluster {cluster} at {theirs} USD per GPU-hour"
-    return ours and f"{text}, which stays, not {ours}"
+    ours = _group_prices(rates.filter(pc.invert(_is_shipped(rates, prices))))
+    theirs = execute(load_step("pricing/standing"), {"others": others}).to_arrow_table()
+    return {
+        scope: _explain_conflict(scope, group, ours.get(scope, group))
+        for scope, group in _group_prices(theirs).items()
+    }
 
 
-def _list_prices(rates: pa.Table) -> str:
-    prices = zip(rates["gpu_model"].to_pylist(), rates["node_usd_h"].to_pylist(), strict=True)
-    return ", ".join(f"{usd.normalize():f} {model}".rstrip() for model, usd in sorted(prices))
+class _Price(msgspec.Struct, frozen=True):
+    """What of a rate two homes may say differently."""
+
+    node_usd_h: Decimal | None
+    gpu_usd_h: Decimal | None
+    gpu_count: int | None
+    gpu_model: str
+    provider: str
+    instance_type: str
+    region: str
+    zone: str
+    term: str
+    nodes: int | None
+    valid_from: datetime
+    valid_to: datetime | None
+
+    def describe(self) -> str:
+        """Return the price of a GPU-hour, and for what it is."""
+        usd = (self.node_usd_h or Decimal()) / (self.gpu_count or 1)
+        nodes = f"x {self.nodes}" if self.nodes else ""
+        where = (self.gpu_model, self.instance_type, self.region, self.zone, nodes)
+        return " ".join(filter(None, (f"{round(usd, 4).normalize():f}", *where)))
+
+
+def _group_prices(rates: pa.Table) -> dict[Scope, set[_Price]]:
+    groups: dict[Scope, set[_Price]] = {}
+    columns = [rates[name].to_pylist() for name in _Price.__struct_fields__]
+    for scope, *values in zip(_list_scopes(rates), *columns, strict=True):
+        groups.setdefault(scope, set()).add(_Price(*values))
+    return groups
+
+
+def _explain_conflict(scope: Scope, theirs: set[_Price], ours: set[_Price]) -> str:
+    if theirs == ours:
+        return ""
+    source, cluster = scope
+    where = f"cluster {cluster}" if cluster else "all clusters"
+    prices = f"prices {where} at {_list_prices(theirs - ours or theirs)} USD per GPU-hour"
+    listed = _list_prices(ours - theirs or ours)
+    return f"another home over this catalog {prices} ({source}), which stays, not {listed}"
+
+
+def _list_prices(prices: Iterable[_Price]) -> str:
+    texts = sorted(price.describe() for price in prices)
+    more = [f"{len(texts) - _MOST_LISTED} more"] if len(texts) > _MOST_LISTED else []
+    return ", ".join(texts[:_MOST_LISTED] + more)
+
+
+def _list_scopes(rates: pa.Table) -> list[Scope]:
+    return list(zip(rates["source"].to_pylist(), rates["cluster"].to_pylist(), strict=True))
+
+
+def _is_shipped(rates: pa.Table, prices: PriceSettings) -> pa.ChunkedArray:
+    sources = () if prices.rate_card or prices.discount_pct else SHIPPED
+    return pc.is_in(rates["source"], value_set=pa.array(sources, pa.string()))
 
 
 def _read_latest(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analyzers.reliability import lost_work
+from fallow.container_limits import release_memory
 from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
@@ -134,6 +135,8 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     # Lost work is known only after its loss: hours that were written before are written again.
     for step in (allocate, post):
         broken += _run_parts(step, dirty.list_marked_windows(warehouse, window))
+    # Pieces that each pass frees lie scattered, and the C library keeps their pages.
+    release_memory()
     return buckets, failures
 
 

@@ -83,6 +83,25 @@ def test_each_home_prices_its_clusters_and_the_second_price_of_one_says_that_it_
     assert site.paid() == {"a": 1.75, "b": 2.25}
 
 
+@pytest.mark.parametrize("site", ["postgres"], indirect=True)
+def test_a_discount_stays_against_another_homes_card_and_log_and_doctor_say_so(site: Site) -> None:
+    words = ("import", "samples", site.folder / "samples.parquet", *COLUMNS)
+    why = "another home over this catalog prices all clusters at "
+    for home, prices, is_refused in (
+        ("first", {"discount_pct": 20}, False),
+        ("second", {}, False),
+        ("second", {"discount_pct": 10}, True),
+    ):
+        said = site.run(home, home, prices, *words).err
+        assert (why in said) is is_refused, said
+    text = site.run("second", "second", {"discount_pct": 10}, "doctor", "-o", "json").out
+    found = [row["finding"] for row in json.loads(text)["checks"] if why in row["finding"]]
+    assert {finding.partition("(")[2][:9] for finding in found} == {"rate-card", "derived),"}
+    rates = "SELECT node_usd_h FROM rate WHERE instance_type = 'p5.48xlarge' AND provider = 'aws'"
+    rows = site.run("reader", "any", {}, "warehouse", "query", rates, "-o", "json").out
+    assert {float(row["node_usd_h"]) for row in json.loads(rows)["rows"]} == {round(55.04 * 0.8, 4)}
+
+
 def test_the_price_of_all_clusters_of_before_becomes_one_of_each() -> None:
     connection = engine.empty()
     for name in "ab":

@@ -10,11 +10,13 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.tables import Batch
+from runtime.operations.prices import read_configured_rates
 from tests import engine
 from tests.rates import every_gpu
+from warehouse import pricing
 from warehouse.catalog import locate_in_memory
 from warehouse.lake import Warehouse
-from warehouse.pricing import store_rates
+from warehouse.pricing import STANDING, find_conflicts, list_other_homes, store_rates
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -103,3 +105,94 @@ def test_hours_are_written_again_only_where_a_price_changed(
     tables.connection.execute("DELETE FROM unposted")
     tables.store(("settings", usd))
     assert tables.marked == marked
+
+
+class Homes(Tables):
+    """Homes over one catalog, each with its settings, that store their prices in turn."""
+
+    settings = Settings()
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.at, self.home = T, ""
+        monkeypatch.setattr(pricing, "identify_home", lambda *_, **__: self.home)
+
+    def clock(self) -> datetime:
+        return self.at.replace(tzinfo=UTC)
+
+    def put_prices(self, home: str, **prices: object) -> list[str]:
+        """Store a home's prices, and return of which source another home's stay."""
+        self.home, self.settings = (
+            home,
+            Settings.model_validate({"cluster": home, "prices": prices}),
+        )
+        rates = read_configured_rates(self.settings, self.clock())[0]
+        others = list_other_homes(self.connection.execute, home, self.clock())
+        conflicts = find_conflicts(
+            self.connection.execute, rates.rows, self.settings.prices, others
+        )
+        store_rates(cast("Warehouse", self), rates)
+        assert not any(why and f"({source})" not in why for (source, _), why in conflicts.items())
+        return [source for (source, _), why in conflicts.items() if why]
+
+    def read(self) -> list[tuple[Any, ...]]:
+        """Return the prices of one type of node."""
+        return self.connection.execute(
+            "SELECT source, cluster, gpu_model, node_usd_h, nodes FROM rate"
+            " WHERE instance_type IN ('', 'p5.48xlarge') AND region IN ('', 'us-east-1')"
+            " AND (gpu_model = 'H100' OR gpu_model = '') ORDER BY ALL"
+        ).fetchall()
+
+    def list_sources(self) -> set[str]:
+        return {source for source, *_ in self.read()} - {"rate-card", "derived"}
+
+
+@pytest.fixture
+def homes(monkeypatch: pytest.MonkeyPatch) -> Homes:
+    return Homes(monkeypatch)
+
+
+def own(cluster: str = "", usd: int = 280_000) -> dict[str, object]:
+    """Return a server of the site."""
+    return {"capex_usd": usd, "gpus": 8, "gpu_model": "H100", "cluster": cluster}
+
+
+def reserve(name: str, usd: int = 32, nodes: int = 4) -> dict[str, object]:
+    """Return a commitment of a year."""
+    term = {"start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
+    node = {"provider": "aws", "instance_type": "p5.48xlarge", "gpus_per_node": 8}
+    return {"name": name, "nodes": nodes, "usd_per_node_hour": usd} | node | term
+
+
+def test_the_card_as_it_ships_gives_way_to_a_discount_and_a_discount_to_none(homes: Homes) -> None:
+    assert homes.put_prices("b") == homes.put_prices("a", discount_pct=20) == []
+    rates = homes.read()
+    assert homes.put_prices("b") == [], "it says nothing of the card"
+    assert homes.put_prices("b", discount_pct=20) == [], "equal prices are no conflict"
+    assert homes.put_prices("b", discount_pct=10) == ["rate-card", "derived"]
+    assert homes.read() == rates
+    homes.at += STANDING
+    assert homes.put_prices("b", discount_pct=10) == [], "a day after they were stored last"
+    assert homes.read() != rates
+
+
+def test_owned_servers_of_clusters_are_apart_and_those_of_all_clusters_stay(homes: Homes) -> None:
+    assert homes.put_prices("a", on_prem=[own(), own("a")]) == []
+    assert homes.put_prices("b", on_prem=[own(), own("b", 300_000)]) == []
+    rates = homes.read()
+    assert [cluster for source, cluster, *_ in rates if source == "on-prem"] == ["", "a", "b"]
+    assert homes.put_prices("b", on_prem=[own(usd=9), own("b", 300_000)]) == ["on-prem"]
+    assert homes.put_prices("b", on_prem=[own("a", 9), own("b", 300_000)]) == ["on-prem"]
+    assert homes.read() == rates
+    assert homes.put_prices("b") == homes.put_prices("a") == []
+    assert homes.list_sources() == set(), "what the settings of a home no longer say is gone"
+
+
+def test_commitments_of_two_names_stay_both_and_one_name_has_one_price(homes: Homes) -> None:
+    assert homes.put_prices("a", commitments=[reserve("y")]) == []
+    assert homes.put_prices("b", commitments=[reserve("y"), reserve("z", 16)]) == []
+    assert homes.list_sources() == {"commitment y", "commitment z"}
+    assert homes.put_prices("b", commitments=[reserve("y", nodes=5)]) == ["commitment y"]
+    assert homes.list_sources() == {"commitment y"}
+    assert homes.put_prices("a", commitments=[reserve("y", 30)]) == [], "its home changes it"
+    assert [usd for source, _, _, usd, _ in homes.read() if "commitment" in source] == [30]

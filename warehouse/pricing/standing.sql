@@ -1,8 +1,18 @@
--- The prices of settings that another home stored for a cluster since a time, by GPU model.
+-- The prices that other homes over the catalog stored, of every source.
 SELECT
+    source,
+    cluster,
+    node_usd_h,
+    gpu_usd_h,
+    gpu_count,
     gpu_model,
-    node_usd_h
+    provider,
+    instance_type,
+    region,
+    zone,
+    term,
+    nodes,
+    valid_from,
+    valid_to
 FROM rate
-WHERE
-    source = 'settings' AND cluster = $cluster
-    AND coalesce(home, '') NOT IN ('', $home) AND as_of > $since::TIMESTAMP
+WHERE list_contains($others, home)

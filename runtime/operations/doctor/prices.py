@@ -12,7 +12,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.doctor.fault import build_fault_row
 from runtime.operations.prices import read_configured_rates
-from warehouse.pricing import find_conflict, identify_home
+from warehouse.pricing import find_conflicts, identify_home, list_other_homes
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
@@ -61,9 +61,10 @@ def check_conflict(warehouse: "Warehouse", settings: Settings, now: datetime) ->
     """Return whether another home over the catalog prices the cluster otherwise."""
     rates, home = read_configured_rates(settings, now)[0].rows, identify_home(warehouse.place)
     with warehouse.reading_views() as cursor:
-        why = find_conflict(cursor.execute, rates, settings.cluster, home, now)
-    if why:
-        step = "give both homes the same prices, or remove them from the other one's settings"
+        others = list_other_homes(cursor.execute, home, now)
+        conflicts = find_conflicts(cursor.execute, rates, settings.prices, others)
+    step = "give both homes the same prices, or remove them from the other one's settings"
+    for why in filter(None, conflicts.values()):
         yield CheckRow("prices of two homes", "warn", why, step)
 
 
