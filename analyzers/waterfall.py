@@ -99,6 +99,12 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         """The idle hours of findings without recommendations in all clusters."""
         return round(math.fsum(self.unadvised.values()), MICRO_HOURS)
 
+    def list_bills(self) -> list[Decimal]:
+        """Return the bill of each cluster where anything has a price, with all its digits."""
+        priced = self.cells.filter(self.cells["priced"])
+        sums = priced.group_by("cluster").aggregate([("usd_e8", "sum")])
+        return [Decimal(usd_e8) / CENT_E8 for usd_e8 in sums["usd_e8_sum"].to_pylist()]
+
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""
         wanted = [n for n, s in enumerate(self.steps) if _has_fields(s, only)]

@@ -19,6 +19,14 @@ def sum_money(parts: Sequence[Decimal | None]) -> Decimal | None:
     return round_to_cents(sum(amounts, Decimal())) if amounts else None
 
 
+def sum_bills(bills: Sequence[Decimal | None]) -> Decimal | None:
+    """Return the bill of several clusters: the sum of theirs, each rounded once.
+
+    So a cluster has the same cents alone and among others; None = none has a price.
+    """
+    return sum_money([None if usd is None else round_to_cents(usd) for usd in bills])
+
+
 def apportion(
     parts: Sequence[Decimal | None], whole: Decimal | None = None
 ) -> list[Decimal | None]:
@@ -43,13 +51,16 @@ def apportion(
 
 
 def split(
-    usd: Sequence[Decimal | None], idle: Sequence[Decimal | None]
+    usd: Sequence[Decimal | None],
+    idle: Sequence[Decimal | None],
+    wholes: tuple[Decimal | None, Decimal | None] | None = None,
 ) -> tuple[list[Decimal | None], list[Decimal | None]]:
     """Return the dollars of rows, and their idle part, in cents: each column sums to its own total.
 
-    A row's idle part is never more than the row. A wholly idle row has no other part than 0.
+    The totals are `wholes`, or the rounded sums. A row's idle part is never more than the row. A
+    wholly idle row has no other part than 0.
     """
-    total_usd, idle_total = (
+    total_usd, idle_total = wholes or (
         sum_money(usd),
         sum_money([i for i, u in zip(idle, usd, strict=True) if u is not None]),
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
+from fallow.money import sum_bills
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -124,6 +125,11 @@ def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
     row = run_query(views, (*BY_HOUR, "spend/totals"), window, filters).to_pylist()[0]
     return SpendTotals(**row)
+
+
+def read_bill(views: Views, window: Window, filters: Filters) -> Decimal | None:
+    """Return the bill in cents, as `fallow spend` shows it: the sum of the clusters' bills."""
+    return sum_bills(read_by(views, window, filters, "cluster")["usd"].to_pylist())
 
 
 def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

@@ -82,7 +82,13 @@ def build_waterfall_section(
                 ),
                 "From paid to working GPU-hours",
             ),
-            build_table(request, rows, STATES, total=("gpu_hours", "usd")),
+            build_table(
+                request,
+                rows,
+                STATES,
+                total=("gpu_hours", "usd"),
+                bills={"usd": spend.read_bill(request.views, request.window, request.filters)},
+            ),
             TextBlock(
                 (
                     summary.use_sentence(paid),

@@ -13,6 +13,7 @@ from dashboards.figures import (
     units,
     waste,
 )
+from dashboards.figures.query import Filters
 from dashboards.reports import (
     common_sections,
     first_page,
@@ -194,13 +195,16 @@ def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]
         )
         blocks.append(ReportChart(chart, "Dollars wasted, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
+    bill = {"usd": spend.read_bill(request.views, request.window, request.filters)}
     return ReportSection(
-        "Waste by owner", (*blocks, build_table(request, owners, WASTE, total=sums))
+        "Waste by owner", (*blocks, build_table(request, owners, WASTE, total=sums, bills=bill))
     )
 
 
 def _build_chargeback_section(request: ReportRequest) -> ReportSection:
     rows = chargeback.read_teams(request.views, request.window, request.filters)
+    of_cluster = Filters(cluster=request.filters.cluster)
+    bill = spend.read_bill(request.views, request.window, of_cluster)
     sums = [c.name for c in TEAMS if c.kind in ("usd", "number")]
     explanation = TextBlock(
         (
@@ -212,9 +216,8 @@ def _build_chargeback_section(request: ReportRequest) -> ReportSection:
         ),
         small=True,
     )
-    return ReportSection(
-        "Chargeback by team", (build_table(request, rows, TEAMS, total=sums, most=60), explanation)
-    )
+    table = build_table(request, rows, TEAMS, total=sums, bills={"total_usd": bill}, most=60)
+    return ReportSection("Chargeback by team", (table, explanation))
 
 
 def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[ReportSection, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -148,11 +149,13 @@ def build_table(
     columns: Sequence[ReportColumn],
     *,
     total: Sequence[str] = (),
+    bills: Mapping[str, Decimal | None] = MappingProxyType({}),
     most: int = MOST_ROWS,
 ) -> ReportTable:
     """Return rows as a table that people can read: the first ones, and how many are left out.
 
-    `total`: columns to sum, over all rows; dollars in cents that sum to their rounded sum.
+    `total`: columns to sum, over all rows; dollars in cents that sum to their rounded sum, or to
+    those of `bills`.
     """
     records = rows.to_pylist() if isinstance(rows, pa.Table) else [*rows]
     summed: dict[str, Any] = {}
@@ -160,8 +163,9 @@ def build_table(
         amounts_known = [row[name] for row in records if row[name] is not None]
         summed[name] = sum(amounts_known[1:], amounts_known[0]) if amounts_known else None
         if any(column.name == name and column.kind == "usd" for column in columns):
-            summed[name] = money.sum_money([row[name] for row in records])
-            parts = money.apportion([row[name] for row in records])
+            exact = [row[name] for row in records]
+            summed[name] = bills[name] if name in bills else money.sum_money(exact)
+            parts = money.apportion(exact, summed[name])
             records = [{**row, name: part} for row, part in zip(records, parts, strict=True)]
     rows_shown = records if request.whole else records[:most]
     if summed:

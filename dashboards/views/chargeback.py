@@ -7,7 +7,8 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboards import data, links, page
-from dashboards.figures import chargeback
+from dashboards.figures import chargeback, spend
+from dashboards.figures.query import Filters
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 from fallow.models import PLATFORM
 
@@ -70,6 +71,8 @@ def show_summary(request: PageRequest) -> None:
         page.show_no_data(request)
         return
     page.show_heading("All teams")
+    of_cluster = Filters(cluster=request.filters.cluster)
+    bill = data.query(spend.read_bill, request.window, of_cluster)
     names, unpriced = (rows[name].to_pylist() for name in ("team", "unpriced_gpu_hours"))
     page.show_table(
         rows,
@@ -79,14 +82,14 @@ def show_summary(request: PageRequest) -> None:
         open_row=lambda row: links.set_values(team=names[row]),
     )
     page.note(
-        f"{describe_total(rows)}  \n"
+        f"{describe_total(rows, bill)}  \n"
         "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
         "it is the platform's line with the sign turned. Of the filters only the cluster counts "
         "here."
     )
 
 
-def describe_total(rows: pa.Table) -> str:
+def describe_total(rows: pa.Table, bill: Decimal | None) -> str:
     """Return the sums of the teams' lines; the fully loaded dollars are the bill."""
 
     def add(name: str) -> Decimal | None:
@@ -94,7 +97,7 @@ def describe_total(rows: pa.Table) -> str:
         return sum(amounts, Decimal()) if amounts else None
 
     whole, only, node = (
-        format_money(add(name), cents=True) for name in ("total_usd", "total_usd_gpu", "usd_node")
+        format_money(usd, cents=True) for usd in (bill, add("total_usd_gpu"), add("usd_node"))
     )
     hours, idle = (sum(rows[name].to_pylist()) for name in ("gpu_hours", "idle_gpu_hours"))
     return (

@@ -148,7 +148,7 @@ class FleetAnswers:
         with self._open() as fleet:
             records, at = fleet.read_queue()
             covered = fleet.cover(None)
-        listed = [pending.describe_record(record) for record in records]
+        listed = [pending.describe_queued(record) for record in records]
         body = {"at": at.isoformat(), "notes": list(pending.NOTES), "queue": listed}
         return {
             **self._frame_covered(covered, rows, None),

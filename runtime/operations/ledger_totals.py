@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 StoredWaterfall = tuple["SavingsWaterfall", datetime]
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
+USD_COLUMNS = ("usd", "idle_usd", "saves_usd")
 HOUR = timedelta(hours=1)
 MOST_SPANS = 5
 """Stretches of hours without accounting that are named; the others are counted."""
@@ -75,15 +76,20 @@ def read_total_spend(
         every=settings.service.collect_every,
     )
     chosen = span.window
-    table = read_spend(
-        warehouse,
-        chosen,
-        by=[*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else list(by),
-        view=view,
-        share_unallocated=share_unallocated,
-        cluster=cluster,
-    )
-    rows: list[dict[str, Any]] = table.to_pylist()
+
+    def read(keys: Sequence[str]) -> list[dict[str, Any]]:
+        table = read_spend(
+            warehouse,
+            chosen,
+            by=keys,
+            view=view,
+            share_unallocated=share_unallocated,
+            cluster=cluster,
+        )
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+
+    rows = read([*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by)
     by = _choose_identity(rows, by)
     notes = [
         *span.notes,
@@ -96,8 +102,10 @@ def read_total_spend(
         notes.append(_write_savings_note(saved))
         if saved is not None:
             notes += reconcile.format_lines(saved[0])
+    bills = read(["cluster"])
+    _add_savings(bills, ["cluster"], saved)
     _add_savings(rows, by, saved)
-    _round_usd(rows)
+    round_usd(rows, bills)
     total = _sum_rows(rows, by)
     if not rows:
         return SpendTable(chosen, rows, total, notes, span.coverage)
@@ -141,12 +149,21 @@ def _add_savings(
         row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal(0))
 
 
-def _round_usd(rows: list[dict[str, Any]]) -> None:
-    """Round dollars to cents that sum to the bill, which is rounded once."""
-    usd, idle = money.split([r["usd"] for r in rows], [r["idle_usd"] for r in rows])
-    saves = money.apportion([row["saves_usd"] for row in rows])
-    for row, *amounts in zip(rows, usd, idle, saves, strict=True):
-        row["usd"], row["idle_usd"], row["saves_usd"] = amounts
+def round_usd(rows: list[dict[str, Any]], bills: Sequence[Mapping[str, Any]]) -> None:
+    """Round dollars to cents that sum to the clusters' bills, each of which is rounded once."""
+    by_cluster: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_cluster.setdefault(row.get("cluster"), []).append(row)
+    for cluster, own in by_cluster.items():
+        of = [bill for bill in bills if cluster in (None, bill["cluster"])]
+        wholes = {name: money.sum_bills([bill[name] for bill in of]) for name in USD_COLUMNS}
+        exact = {name: [row[name] for row in own] for name in USD_COLUMNS}
+        usd, idle = money.split(
+            exact["usd"], exact["idle_usd"], (wholes["usd"], wholes["idle_usd"])
+        )
+        saves = money.apportion(exact["saves_usd"], wholes["saves_usd"])
+        for row, *amounts in zip(own, usd, idle, saves, strict=True):
+            row |= dict(zip(USD_COLUMNS, amounts, strict=True))
 
 
 def _add_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 from dashboards.figures.reconciliation import Reconciliation
 from dashboards.waste_report import format_money
 from fallow.models import WASTED
+from fallow.money import sum_bills
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     """Return how the steps' savings relate to the waste, and idle hours to findings."""
     saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
+    of_clusters = [row["usd"] for row in waterfall.by("cluster")]
     by: dict[str, Decimal] = {}
     for step in waterfall.steps:
         if step.in_use.gpu_hours:
@@ -25,7 +27,7 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
         wasted_gpu_hours=wasted.gpu_hours,
         wasted_usd=wasted.usd,
         saves_gpu_hours=saved.gpu_hours,
-        saves_usd=saved.usd,
+        saves_usd=None if saved.usd is None else sum_bills(of_clusters) or Decimal(),
         in_use_gpu_hours=in_use.gpu_hours,
         in_use_usd=in_use.usd,
         in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),

@@ -112,7 +112,7 @@ def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
     usd = None if bill.usd is None else bill.usd - (whole.usd or 0)
     lines.append(_build_waterfall_row("= left", "", waterfall, type(bill)(left, usd), None))
     if bill.usd is not None:
-        lines[0]["usd"] = money.round_to_cents(bill.usd)
+        lines[0]["usd"] = money.sum_bills(waterfall.list_bills())
         parts = money.apportion([line["usd"] for line in lines[1:]], lines[0]["usd"])
         for line, part in zip(lines[1:], parts, strict=True):
             line["usd"] = part
@@ -127,7 +127,8 @@ def build_waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     steps = dict(enumerate(step.marginal for step in waterfall.steps))
     marginal = _convert_to_cents(steps, whole)
     return {
-        "bill": msgspec.structs.asdict(waterfall.bill),
+        "bill": msgspec.structs.asdict(waterfall.bill)
+        | {"usd": money.sum_bills(waterfall.list_bills())},
         "saved": msgspec.structs.asdict(whole),
         "by_saving": _convert_to_cents(savings, whole),
         "by_evidence": _convert_to_cents(kinds, whole),
