@@ -207,6 +207,9 @@ def _describe(
             f"{on.places[move.target].name}"
             for move in plan.moves
         ),
+        touched=tuple(
+            sorted({on.places[n].name for move in plan.moves for n in (move.source, move.target)})
+        ),
     )
 
 

@@ -24,16 +24,17 @@ def list_queue(run: CommandRun) -> None:
             warehouse, at=run.now(), cluster=run.options.get("cluster")
         )
     if run.output is Output.json:
-        rows = [pending.describe_record(record) for record in records]
+        rows = [pending.describe_queued(record) for record in records]
         run.data(rows, noun="queue", at=at.isoformat(), notes=list(pending.NOTES))
         return
     run.data([pending.build_queue_row(record) for record in records], noun="queue")
     blocked = sum(bool(record.blocked_by) for record in records)
     ways = sum(record.cheapest_way is not None for record in records)
+    beside = sum(bool(record.at_once) for record in records)
     run.say(
         f"{at:%Y-%m-%d %H:%M} UTC: {len(records)} workload{'s' * (len(records) != 1)} "
         f"wait{'s' * (len(records) == 1)}; {blocked} blocked by idle GPUs or lower priorities, "
-        f"{ways} with a way in"
+        f"{ways} with a way in, {beside} of them at once"
     )
     for note in pending.NOTES:
         run.say(note)

@@ -128,6 +128,11 @@ def describe_record(record: QueuedWorkload) -> dict[str, Any]:
     }
 
 
+def describe_queued(record: QueuedWorkload) -> dict[str, Any]:
+    """Return a workload among all that wait: with whether it gets in beside those before it."""
+    return {**describe_record(record), "at_once": record.at_once}
+
+
 def build_queue_row(record: QueuedWorkload) -> dict[str, Any]:
     """Return a waiting workload as one row of a table."""
     return {
@@ -139,6 +144,7 @@ def build_queue_row(record: QueuedWorkload) -> dict[str, Any]:
         "why": record.reasons[0].reason,
         "blocked_by": ", ".join(format_key(b.key) for b in record.blocked_by),
         "way_in": describe_way(record.cheapest_way),
+        "at_once": record.at_once,
         "says": record.reasons[0].text,
         "team": record.team,
         "queue": record.queue,

@@ -109,6 +109,7 @@ def test_the_queue_has_the_same_record_as_why_pending(fallow: Fallow, home: Path
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     (record,) = document["queue"]
+    assert record.pop("at_once") is True
     assert (document["schema"], record["workload"]) == ("fallow.queue/v1", "Job/ml/train")
     assert (record["gpus"], record["waiting_cost"], record["in_bill"]) == (8.0, None, False)
     assert record["gpu_hours"] == pytest.approx(8.0, abs=0.01)
@@ -125,6 +126,20 @@ def test_the_queue_has_the_same_record_as_why_pending(fallow: Fallow, home: Path
     assert answer["proof"]["command"] == f"fallow queue --home {home} -o json"
     digest = hashlib.sha256(fallow(*shlex.split(answer["proof"]["command"])[1:]).out.encode())
     assert digest.hexdigest() == answer["proof"]["sha256"]
+
+
+def test_two_jobs_that_wait_for_one_free_place_are_one_way_in_at_once(
+    fallow: Fallow, home: Path
+) -> None:
+    """Two jobs request 8 GPUs each, and 8 are free: each of them fits, both do not."""
+    settings = load(environ={}, flags={"home": home}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest(build_batches("pod", [build_pod("a", "other")]))
+    ran = fallow("queue", "--home", home, "-o", "json")
+    records = json.loads(ran.out)["queue"]
+    assert [r["ways"][0]["state"] for r in records] == ["holds", "holds"]
+    assert [r["at_once"] for r in records] == [True, False]
+    assert "2 with a way in, 1 of them at once" in fallow("queue", "--home", home).err
 
 
 def test_the_table_is_for_people_and_a_name_that_does_not_wait_is_refused(

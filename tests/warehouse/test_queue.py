@@ -658,3 +658,40 @@ def test_shares_of_devices_are_not_worked_out(fleet: QueueFleet) -> None:
     fleet.waits("half", 0.5, resource="nvidia.com/gpu.shared", priority=5)
     record = fleet.record()
     assert (record.ways, record.blocked_by, record.reasons[0].reason) == ((), (), "unknown")
+
+
+def count_at_once(fleet: QueueFleet) -> tuple[int, int]:
+    """Return how many of those that wait have a way in, and how many of them at once."""
+    records = QueueReader(fleet.views, NOW).read()
+    return sum(r.cheapest_way is not None for r in records), sum(bool(r.at_once) for r in records)
+
+
+def stage_four_jobs(fleet: QueueFleet, gpus: float = 8, **more: Any) -> None:
+    for n in range(4):
+        fleet.waits(f"job-{n}", gpus, priority=100, **more)
+
+
+AT_ONCE: list[tuple[str, Setup, float, int]] = [
+    ("two free nodes take two jobs of 8", both(lambda f: f.node("n1"), lambda f: f.node("n2")),
+     8, 2),
+    ("two free nodes take four jobs of 4", both(lambda f: f.node("n1"), lambda f: f.node("n2")),
+     4, 4),
+    ("one idle notebook leaves 8 of 8 GPUs", stage_idle, 8, 1),
+    ("one idle notebook leaves 8 GPUs for four jobs of 2", stage_idle, 2, 4),
+    ("two jobs of a lower priority are preempted once each", stage_two, 8, 2),
+    ("one free node and one idle notebook", both(stage_idle, lambda f: f.node("n2")), 8, 2),
+    ("a quota of 16 GPUs with four free nodes",
+     both(*(lambda f, n=n: f.node(f"n{n}") for n in range(4)),
+          lambda f: f.quota(resource="nvidia.com/gpu", nominal=16.0, used=0.0)), 8, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stage", "gpus", "at_once"), [row[1:] for row in AT_ONCE], ids=[row[0] for row in AT_ONCE]
+)
+def test_a_free_place_is_given_once_to_four_jobs_that_wait(
+    stage: Setup, gpus: float, at_once: int, fleet: QueueFleet
+) -> None:
+    stage(fleet)
+    stage_four_jobs(fleet, gpus)
+    assert count_at_once(fleet) == (4, at_once)

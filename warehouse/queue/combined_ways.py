@@ -201,6 +201,7 @@ def _combine(parts: tuple[WayIn, ...]) -> WayIn:
         sum(part.gpus for part in parts),
         lost,
         tuple(move for part in parts for move in part.moves),
+        tuple(node for part in parts for node in part.touched),
         parts,
     )
 

@@ -33,6 +33,7 @@ from warehouse.placement.fleet_state import (
 from warehouse.placement.node_capacities import PlacementNode, judge_node
 from warehouse.placement.pending_places import PendingAnswer, PendingPlaces, mark_places_unknown
 from warehouse.placement.pod_demand import PodDemand, build_demand
+from warehouse.queue.borrowing import QuotaJudge
 from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
 from warehouse.queue.reasons import (
@@ -43,6 +44,7 @@ from warehouse.queue.reasons import (
     read_messages,
 )
 from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
+from warehouse.queue.shared_places import SharedPlaces
 from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
 from warehouse.queue.unchecked_rules import explain_unchecked, mark_unknown
 from warehouse.queue.ways import STATES, find_ways, rank_way
@@ -54,6 +56,8 @@ EVENTS = timedelta(days=7)
 """Events are read from this long ago."""
 MOST_BLOCKERS = 10
 HOUR_S = 3600
+Turn = tuple[WaitingDemand, QuotaJudge, StoppableHolders]
+"""What a workload requests, the quotas it has, and whom its queue may stop for it."""
 
 
 class UnsizedPod(Row, frozen=True):
@@ -109,8 +113,13 @@ class QueueReader:
         self._holders = Holders(views, self.places.state, now, checkpoints)
         self._jobs = PendingJobs(views, self.places.state, now)
         self._legal: dict[tuple[str, PodDemand], frozenset[NodeKey]] = {}
-        self._ways: dict[object, tuple[list[tuple[DeviceHolder, int]], tuple[WayIn, ...]]] = {}
+        self._ways: dict[
+            object, tuple[list[tuple[DeviceHolder, int]], tuple[WayIn, ...], StoppableHolders]
+        ] = {}
         """By what decides them: many workloads request the same."""
+        self._variants: dict[tuple[WorkloadKey, tuple[str, ...]], Turn] = {}
+        self._turns: dict[WorkloadKey, Turn] = {}
+        """Of the flavors that a record has."""
 
     def list_waiting(self) -> dict[WorkloadKey, list[PodRecord]]:
         """Return the workloads that wait, each with its pods without a node.
@@ -123,14 +132,27 @@ class QueueReader:
         return dict(sorted((self._jobs.list_pods() | pending).items()))
 
     def read(self, cluster: str | None = None) -> list[QueuedWorkload]:
-        """Return a record per waiting workload, the most GPU-hours of waiting first."""
+        """Return a record per waiting workload, the most GPU-hours of waiting first.
+
+        Their ways are counted together: two of them do not get the same free devices.
+        """
         records = [
             self.describe(key, pods)
             for key, pods in self.list_waiting().items()
             if cluster is None or key[0] == cluster
         ]
         records += [r for r in self.list_others() if cluster is None or r.key[0] == cluster]
-        return sorted(records, key=lambda r: (-(r.gpu_hours or 0.0), r.key))
+        shared = SharedPlaces(self.places.nodes, self._holders.list_in)
+        return [
+            msgspec.structs.replace(record, at_once=self._gets_in(record, shared))
+            for record in sorted(records, key=lambda r: (-(r.gpu_hours or 0.0), r.key))
+        ]
+
+    def _gets_in(self, record: QueuedWorkload, shared: SharedPlaces) -> bool:
+        """Return whether a workload gets in beside those before it, and take its places."""
+        if record.cheapest_way is None or record.key not in self._turns:
+            return False
+        return shared.take_first(*self._turns[record.key], record.ways)
 
     def describe(self, key: WorkloadKey, pods: Sequence[PodRecord]) -> QueuedWorkload:
         """Return the record of a workload and its waiting pods.
@@ -139,7 +161,11 @@ class QueueReader:
         """
         variants = list_variants(key, pods, self.places.quotas)
         records = [self._describe_variant(key, pods, variant) for variant in variants]
-        return min(records, key=_rank_record)
+        record = min(records, key=_rank_record)
+        variant = variants[records.index(record)]
+        if (key, variant.flavors) in self._variants:
+            self._turns[key] = self._variants[key, variant.flavors]
+        return record
 
     def _describe_variant(
         self, key: WorkloadKey, listed: Sequence[PodRecord], variant: FlavorVariant
@@ -236,11 +262,10 @@ class QueueReader:
             idle = [holder for holder, _ in holders if holder.activity == "idle"]
             lower = [holder for holder, _ in holders if _is_lower(holder, priority)]
             stoppable = StoppableHolders(idle, lower, never)
-            self._ways[same] = (
-                holders,
-                find_ways(demand, answer, variant.quotas, stoppable, self._planner),
-            )
-        holders, ways = self._ways[same]
+            ways = find_ways(demand, answer, variant.quotas, stoppable, self._planner)
+            self._ways[same] = holders, ways, stoppable
+        holders, ways, stoppable = self._ways[same]
+        self._variants[demand.key, variant.flavors] = demand, variant.quotas, stoppable
         if answer.answer == "fits_here":
             return (), "", ways
         blocked = sorted(self._list_blockers(holders, priority, since), key=_rank_blocker)

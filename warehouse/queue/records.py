@@ -77,6 +77,8 @@ class WayIn(msgspec.Struct, frozen=True):
     lost: WorkAtRisk = WorkAtRisk(0.0, "")
     moves: tuple[str, ...] = ()
     """Pods that move first: namespace/pod: node to node."""
+    touched: tuple[str, ...] = ()
+    """The nodes from and to which they move."""
     parts: tuple["WayIn", ...] = ()
     """The ways that a combined one consists of, in their order; its nodes are those of the last."""
 
@@ -132,6 +134,9 @@ class QueuedWorkload(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     """What is not known about it, and why."""
     answer: PendingAnswer | None = None
+    at_once: bool | None = None
+    """Whether one of its ways holds beside those of the workloads before it in the queue; null of
+    one that was read alone."""
     objects: tuple[str, ...] = ()
     """By which it waits where it has no pods yet: Kind/namespace/name; empty = by its pods."""
 
