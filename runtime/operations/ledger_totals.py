@@ -86,8 +86,8 @@ def read_total_spend(
             share_unallocated=share_unallocated,
             cluster=cluster,
         )
-        found: list[dict[str, Any]] = table.to_pylist()
-        return found
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
 
     rows = read([*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by)
     by = _choose_identity(rows, by)

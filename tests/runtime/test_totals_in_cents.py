@@ -99,12 +99,12 @@ def test_the_bill_of_three_clusters_is_that_of_each_in_every_list_and_report(
 ) -> None:
     days = f"{small.END - timedelta(days=3):%Y-%m-%d}/{small.END:%Y-%m-%d}"
 
-    def ask(*words: str) -> str:
+    def call(*words: str) -> str:
         assert run([*words, "--window", days, "--home", str(three)]) == 0
         return capsys.readouterr().out
 
     shown = {
-        by: json.loads(ask("spend", "--by", by, "-o", "json"), parse_float=Decimal)
+        by: json.loads(call("spend", "--by", by, "-o", "json"), parse_float=Decimal)
         for by in ("cluster", "team", "state", "workload")
     }
     assert {row["cluster"]: row["usd"] for row in shown["cluster"]["spend"]} == {
@@ -113,11 +113,11 @@ def test_the_bill_of_three_clusters_is_that_of_each_in_every_list_and_report(
     assert {by: body["total"]["usd"] for by, body in shown.items()} == dict.fromkeys(
         shown, Decimal("3006.00")
     )
-    listed = list(csv.DictReader(io.StringIO(ask("spend", "--by", "cluster", "-o", "csv"))))
+    listed = list(csv.DictReader(io.StringIO(call("spend", "--by", "cluster", "-o", "csv"))))
     assert sum(Decimal(row["usd"]) for row in listed) == Decimal("3006.00")
-    analysis = json.loads(ask("analyze", "idle", "-o", "json"), parse_float=Decimal)
+    analysis = json.loads(call("analyze", "idle", "-o", "json"), parse_float=Decimal)
     assert analysis["waterfall"]["bill"]["usd"] == Decimal("3006.00")
-    report = ask("report", "finance", "-o", "md")
+    report = call("report", "finance", "-o", "md")
     totals = [line for line in report.splitlines() if line.startswith("| all")]
     amounts = [usd for line in totals for usd in re.findall(r"\$(3,006\.\d\d)", line)]
     assert amounts == 3 * ["3,006.00"], "what was paid, waste by owner, chargeback"
