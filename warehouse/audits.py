@@ -23,7 +23,7 @@ import pyarrow as pa
 from fallow.gpu_models import read_gpu_models
 from fallow.window import Window
 from warehouse.dirty import MARKED_HOURS, find_hours_end
-from warehouse.pricing import PRICES
+from warehouse.pricing import ERAS, PRICES
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def run_hours(
 
 def add_prices(sql: str) -> str:
     """Return a query with the steps before it that price each hour."""
-    named = {"devices": "pricing/billed"} | {path.rpartition("/")[2]: path for path in PRICES}
+    named = {path.rpartition("/")[2]: path for path in (*ERAS, *PRICES)}
+    named = {"devices": "pricing/billed", **named}
     steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
     return f"WITH {steps}\n{sql}"
 

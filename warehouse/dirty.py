@@ -126,10 +126,17 @@ def mark_reassigned_hours(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> 
 
 def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
     """Mark every hour that the ledger has: the prices have changed."""
+    mark_ledger_hours(cursor, EARLIEST, datetime.max)
+
+
+def mark_ledger_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
+    """Mark the hours of the ledger that [start, end), naive UTC, touches."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
         " SELECT DISTINCT time_bucket(INTERVAL 1 HOUR, bucket) AS bucket FROM ledger"
-        " EXCEPT SELECT bucket FROM unposted"
+        " WHERE bucket > $start::TIMESTAMP - INTERVAL 1 HOUR AND bucket < $end::TIMESTAMP"
+        " EXCEPT SELECT bucket FROM unposted",
+        {"start": start, "end": end},
     )
 
 

@@ -27,6 +27,7 @@ from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import EARLIEST
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
+from warehouse.eras import store_eras
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
@@ -158,6 +159,8 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                     warehouse.hosts.forget()
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
+                if table == "node" and rows.num_rows:
+                    store_eras(cursor, rows)
                 new = _put_rows(cursor, files, warehouse.latest, table, rows)
                 cursor.unregister("incoming")
                 if table == "rejection":

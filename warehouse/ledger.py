@@ -10,7 +10,7 @@ from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse import signals
 from warehouse.dirty import find_hours_end, mark_hours
-from warehouse.pricing import PRICES
+from warehouse.pricing import ERAS, PRICES
 from warehouse.signals import BUCKET_S, FleetDevices
 from warehouse.steps import compose_query
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fallow.ledger")
 
 STEPS = (
+    *ERAS,
     *(
         f"ledger/{name}"
         for name in (
@@ -46,6 +47,7 @@ STEPS = (
             "untracked",
             "states",
             "devices",
+            "pooled",
             "weights",
         )
     ),

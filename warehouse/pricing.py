@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
+ERAS = ("inventory/every_era", "inventory/node_eras")
+"""Steps that need the parameters since and until: what each node was from when to when."""
 STRETCHES = tuple(
     f"pricing/{name}" for name in ("subjects", "kinds", "offers", "covered", "stretches")
 )
-"""Steps that need the step `devices` before them and the parameters since, until, region."""
-PRICES = (*STRETCHES, "pricing/prices")
+"""Steps that need the step `devices` and `ERAS` before them, and the parameter region."""
+PRICES = (*STRETCHES, "pricing/timelines", "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
 WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem", "commitment")
 """Sources that report all their rates each time: a rate that they no longer report has ended."""
@@ -227,6 +229,7 @@ def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa
     return views.query(
         compose_query(
             (
+                *ERAS,
                 "ledger/begun",
                 "ledger/node_models",
                 "ledger/spans",

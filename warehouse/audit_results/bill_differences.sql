@@ -16,8 +16,8 @@ FROM (
             l.cluster = d.cluster
             AND l.node IS NOT DISTINCT FROM d.node
             AND l.model IS NOT DISTINCT FROM d.model
-    INNER JOIN subjects AS s ON d.device_id = s.device_id
-    LEFT JOIN prices AS p ON s.kind = p.kind AND l.bucket = p.bucket
+    INNER JOIN timelines AS s ON d.device_id = s.device_id
+    LEFT JOIN prices AS p ON s.timeline = p.timeline AND l.bucket = p.bucket
     WHERE l.bucket >= $since AND l.bucket < $until
     GROUP BY ALL
 ) AS cluster_hours

@@ -10,8 +10,8 @@ INNER JOIN devices AS d
         l.cluster = d.cluster
         AND l.node IS NOT DISTINCT FROM d.node
         AND l.model IS NOT DISTINCT FROM d.model
-INNER JOIN subjects AS s ON d.device_id = s.device_id
-LEFT JOIN prices AS p ON s.kind = p.kind AND l.bucket = p.bucket
+INNER JOIN timelines AS s ON d.device_id = s.device_id
+LEFT JOIN prices AS p ON s.timeline = p.timeline AND l.bucket = p.bucket
 ANTI JOIN unposted AS u
     ON date_trunc('hour', l.bucket) = date_trunc('hour', u.bucket) AND NOT $marked
 WHERE l.bucket >= $since AND l.bucket < $until

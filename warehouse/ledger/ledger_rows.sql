@@ -49,9 +49,9 @@ WITH priced AS MATERIALIZED (
         upto_8 + s.lost_s AS upto_9
     FROM states AS s
     INNER JOIN devices AS d ON s.device_id = d.device_id
-    INNER JOIN subjects AS k ON s.device_id = k.device_id
+    INNER JOIN timelines AS k ON s.device_id = k.device_id
     LEFT JOIN weights AS w ON s.device_id = w.device_id AND s.bucket = w.bucket
-    LEFT JOIN prices AS p ON k.kind = p.kind AND s.bucket = p.bucket
+    LEFT JOIN prices AS p ON k.timeline = p.timeline AND s.bucket = p.bucket
 ),
 
 -- The order of the states is the order of the running sum. One branch per state: most rows have
@@ -226,5 +226,9 @@ SELECT
     t.as_of AS price_as_of,
     t.effective
 FROM seconds_by_state AS t
-INNER JOIN devices AS d ON t.device_id = d.device_id
+INNER JOIN pooled AS d
+    ON
+        t.device_id = d.device_id
+        AND t.bucket + to_seconds($step_s / 2) >= d.holds_from
+        AND t.bucket + to_seconds($step_s / 2) < d.holds_to
 INNER JOIN holders AS h ON t.holder_id = h.holder_id

@@ -43,7 +43,10 @@ named AS (
         max(a."end") AS "end"
     FROM allocation AS a
     LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
-    LEFT JOIN node_models AS m ON p.cluster = m.cluster AND p.node = m.node
+    LEFT JOIN node_models AS m
+        ON
+            p.cluster = m.cluster AND p.node = m.node
+            AND a.start >= m.holds_from AND a.start < m.holds_to
     WHERE
         a.start < $until AND a."end" > $since
         AND NOT EXISTS (
@@ -105,12 +108,15 @@ all_spans AS (
         'whole',
         null,
         greatest(
-            least(m.start, coalesce(n.first_seen, m.start)),
+            least(m.start, coalesce(n.life_from, m.start)),
             coalesce(b.begun_at, m.start)
         ),
-        greatest(m."end", coalesce(n.last_seen, m."end"))
+        greatest(m."end", coalesce(n.life_to, m."end"))
     FROM named AS m
-    LEFT JOIN node AS n ON m.cluster = n.cluster AND m.node = n.node
+    LEFT JOIN node_eras AS n
+        ON
+            m.cluster = n.cluster AND m.node = n.node
+            AND m.start >= n.holds_from AND m.start < n.holds_to
     LEFT JOIN begun AS b ON m.cluster = b.cluster
 )
 
@@ -119,7 +125,6 @@ SELECT
     s.cluster,
     s.device,
     s.node,
-    n.pool,
     s.model,
     s.weight,
     s.kind,
@@ -127,5 +132,4 @@ SELECT
     greatest(s.from_at, $since) AS from_at,
     least(s.to_at, $until) AS to_at
 FROM all_spans AS s
-LEFT JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
 WHERE greatest(s.from_at, $since) < least(s.to_at, $until)

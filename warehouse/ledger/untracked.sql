@@ -17,15 +17,15 @@ lifetimes AS (
     SELECT
         n.cluster,
         n.node,
-        n.pool,
         coalesce(m.gpu_model, n.gpu_model) AS gpu_model,
         n.gpu_count,
         greatest(0, n.gpu_count - coalesce(n.gpu_allocatable, n.gpu_count)) AS lost_count,
         h.node IS null AS silent,
-        greatest(n.first_seen, coalesce(b.begun_at, n.first_seen)) AS first_seen,
-        n.last_seen
-    FROM node AS n
-    LEFT JOIN node_models AS m ON n.cluster = m.cluster AND n.node = m.node
+        greatest(n.from_at, coalesce(b.begun_at, n.from_at)) AS first_seen,
+        n.to_at AS last_seen
+    FROM node_eras AS n
+    LEFT JOIN node_models AS m
+        ON n.cluster = m.cluster AND n.node = m.node AND n.holds_to = m.holds_to
     LEFT JOIN heard AS h ON n.cluster = h.cluster AND n.node = h.node
     LEFT JOIN begun AS b ON n.cluster = b.cluster
     WHERE n.gpu_count > 0
@@ -43,17 +43,19 @@ inventory AS (
 complete AS (
     SELECT
         i.cluster,
-        i.node
+        i.node,
+        i.from_at
     FROM inventory AS i
     INNER JOIN spans AS s ON i.cluster = s.cluster AND i.node = s.node
     WHERE s.kind <> 'instance' AND s.from_at <= i.from_at AND s.to_at >= i.to_at
-    GROUP BY i.cluster, i.node
+    GROUP BY i.cluster, i.node, i.from_at
     HAVING count(DISTINCT s.device_id) >= max(i.gpu_count)
 ),
 
 lacking AS (
     SELECT i.* FROM inventory AS i
-    ANTI JOIN complete AS c ON i.cluster = c.cluster AND i.node = c.node
+    ANTI JOIN complete AS c
+        ON i.cluster = c.cluster AND i.node = c.node AND i.from_at = c.from_at
 ),
 
 present AS (
@@ -71,7 +73,7 @@ present AS (
 
 there AS (
     SELECT
-        * EXCLUDE (from_at, to_at),
+        *,
         CASE
             WHEN
                 first_seen > bucket - INTERVAL 5 MINUTE
@@ -88,7 +90,9 @@ placed AS (
     SELECT DISTINCT
         s.device_id,
         s.cluster,
-        s.node
+        s.node,
+        k.from_at,
+        k.to_at
     FROM spans AS s
     INNER JOIN lacking AS k ON s.cluster = k.cluster AND s.node = k.node
     WHERE s.kind <> 'instance'
@@ -98,15 +102,20 @@ tracked AS (
     SELECT
         s.cluster,
         s.node,
+        s.from_at,
         b.bucket,
         b.device_id,
         sum(
-            epoch(least(b.to_at, b.bucket + to_seconds($step_s)))
-            - epoch(greatest(b.from_at, b.bucket))
+            epoch(least(b.to_at, b.bucket + to_seconds($step_s), s.to_at))
+            - epoch(greatest(b.from_at, b.bucket, s.from_at))
         ) AS device_s
     FROM buckets AS b
-    INNER JOIN placed AS s ON b.device_id = s.device_id
-    GROUP BY s.cluster, s.node, b.bucket, b.device_id
+    INNER JOIN placed AS s
+        ON
+            b.device_id = s.device_id
+            AND least(b.to_at, b.bucket + to_seconds($step_s)) > s.from_at
+            AND greatest(b.from_at, b.bucket) < s.to_at
+    GROUP BY s.cluster, s.node, s.from_at, b.bucket, b.device_id
 ),
 
 unattributed AS (
@@ -136,7 +145,7 @@ by_node AS (
     SELECT
         p.cluster,
         p.node,
-        p.pool,
+        p.from_at,
         p.gpu_model,
         p.silent,
         p.lost_count,
@@ -153,9 +162,11 @@ by_node AS (
         ) AS missing_s
     FROM there AS p
     LEFT JOIN tracked AS t
-        ON p.cluster = t.cluster AND p.node = t.node AND p.bucket = t.bucket
+        ON
+            p.cluster = t.cluster AND p.node = t.node AND p.from_at = t.from_at
+            AND p.bucket = t.bucket
     GROUP BY
-        p.cluster, p.node, p.pool, p.gpu_model, p.silent, p.lost_count, p.bucket, p.node_s,
+        p.cluster, p.node, p.from_at, p.gpu_model, p.silent, p.lost_count, p.bucket, p.node_s,
         p.gpu_count
 ),
 
@@ -166,7 +177,7 @@ stacked AS (
         coalesce(
             sum(CASE WHEN m.silent THEN m.missing_s ELSE 0 END) OVER (
                 PARTITION BY m.cluster, m.bucket
-                ORDER BY m.node
+                ORDER BY m.node, m.from_at
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ),
             0
@@ -191,16 +202,29 @@ numbered AS (
         unnest(range(ceil(missing_s / node_s - 1e-6)::BIGINT)) AS k
     FROM missing
     WHERE missing_s > 1
+),
+
+-- A bucket in which an era ends has one row: that of the longer part.
+whole AS (
+    SELECT
+        cluster,
+        node,
+        k,
+        bucket,
+        arg_max(gpu_model, node_s) AS model,
+        arg_max(k < lost_count, node_s) AS unavailable,
+        sum(least(node_s, missing_s - k * node_s)) AS seconds
+    FROM numbered
+    GROUP BY cluster, node, k, bucket
 )
 
 SELECT
-    -dense_rank() OVER (ORDER BY cluster, node, k) AS device_id,
+    -dense_rank() OVER (ORDER BY cluster, node, k, model) AS device_id,
     cluster,
     node || '/untracked' || k AS device,
     bucket,
     node,
-    pool,
-    gpu_model AS model,
-    k < lost_count AS unavailable,
-    least(node_s, missing_s - k * node_s) AS seconds
-FROM numbered
+    model,
+    unavailable,
+    seconds
+FROM whole

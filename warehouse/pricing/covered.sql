@@ -38,17 +38,17 @@ running AS (
         p.turn,
         p.from_at,
         sum(
-            (epoch(least(n.last_seen, p.to_at)) - epoch(greatest(n.first_seen, p.from_at)))
+            (epoch(least(n.to_at, p.to_at)) - epoch(greatest(n.from_at, p.from_at)))
             * coalesce(n.gpu_count, p.gpu_count)
         ) AS gpu_s
     FROM promised_hours AS p
-    INNER JOIN node AS n
+    INNER JOIN node_eras AS n
         ON
             p.instance_type = n.instance_type
             AND (p.region = '' OR coalesce(n.region, $region) IN ('', p.region))
             AND (p.gpu_model = '' OR n.gpu_model IS null OR p.gpu_model = n.gpu_model)
             AND coalesce(n.capacity_type, '') <> 'spot'
-            AND p.to_at > n.first_seen AND p.from_at < n.last_seen
+            AND p.to_at > n.from_at AND p.from_at < n.to_at
     GROUP BY p.turn, p.from_at
 )
 

@@ -1,7 +1,9 @@
--- The columns by which prices distinguish nodes, per device. Devices that every price must treat
--- alike have the same `kind`.
+-- The columns by which prices distinguish nodes, per device and era of its node. Devices that every
+-- price must treat alike have the same `kind`.
 SELECT
     d.device_id,
+    greatest(coalesce(n.holds_from, $since), $since) AS from_at,
+    least(coalesce(n.holds_to, $until), $until) AS to_at,
     d.cluster,
     d.model AS gpu_model,
     coalesce(n.provider, '') AS provider,
@@ -22,4 +24,4 @@ SELECT
             n.gpu_count
     ) AS kind
 FROM devices AS d
-LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
+LEFT JOIN node_eras AS n ON d.cluster = n.cluster AND d.node = n.node

@@ -17,6 +17,15 @@ SELECT
 FROM (SELECT * REPLACE (least(last_seen, $until) AS last_seen) FROM node) AS n
 UNION ALL
 SELECT
+    'era' AS name,
+    bit_xor(hash(e)) AS checksum
+FROM (
+    SELECT * EXCLUDE (last_seen)
+    FROM era
+    WHERE valid_from < $until
+) AS e
+UNION ALL
+SELECT
     'device' AS name,
     bit_xor(hash(d)) AS checksum
 FROM (

@@ -1,0 +1,43 @@
+-- What each node was from when to when, in the window. `from_at` to `to_at` is when it was there,
+-- `holds_from` to `holds_to` the time for which these values answer: all of the window.
+-- `life_from` to `life_to` is the whole life of a node, through changes of its values.
+WITH ordered AS (
+    SELECT
+        e.*,
+        coalesce(e.valid_to, n.last_seen) AS to_at,
+        lag(e.valid_to) OVER of_node AS left_at,
+        coalesce(lead(e.valid_from) OVER of_node, 'infinity') AS holds_to
+    FROM every_era AS e
+    INNER JOIN node AS n ON e.cluster = n.cluster AND e.node = n.node
+    WINDOW of_node AS (PARTITION BY e.cluster, e.node ORDER BY e.valid_from)
+),
+
+numbered AS (
+    SELECT
+        *,
+        count(*) FILTER (WHERE left_at IS DISTINCT FROM valid_from) OVER (
+            PARTITION BY cluster, node ORDER BY valid_from
+        ) AS life
+    FROM ordered
+)
+
+SELECT
+    cluster,
+    node,
+    valid_from AS from_at,
+    to_at,
+    CASE WHEN left_at IS null THEN '-infinity'::TIMESTAMP ELSE valid_from END AS holds_from,
+    holds_to,
+    min(valid_from) OVER (PARTITION BY cluster, node, life) AS life_from,
+    max(to_at) OVER (PARTITION BY cluster, node, life) AS life_to,
+    provider,
+    nullif(region, '') AS region,
+    nullif(zone, '') AS zone,
+    nullif(instance_type, '') AS instance_type,
+    nullif(capacity_type, '') AS capacity_type,
+    nullif(pool, '') AS pool,
+    gpu_count,
+    gpu_allocatable,
+    gpu_model
+FROM numbered
+QUALIFY holds_to > $since AND (left_at IS null OR valid_from < $until)

@@ -1,0 +1,1 @@
+-- `era` has what each node was from when to when; nodes without rows in it have one era.
