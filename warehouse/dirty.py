@@ -36,6 +36,7 @@ in the lake or archived: an outage of three months is unknown and paid. What one
 makes is bounded."""
 MERGE_GAP = timedelta(hours=6)
 """Hours to write that are closer together than this are written in one call."""
+FAR = datetime.max  # noqa: DTZ901  (tables hold naive UTC)
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Part = tuple[datetime, datetime]
 _IS_TAKEN = "bucket > date_trunc('hour', bucket)"
@@ -126,7 +127,7 @@ def mark_reassigned_hours(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> 
 
 def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
     """Mark every hour that the ledger has: the prices have changed."""
-    mark_ledger_hours(cursor, EARLIEST, datetime.max)
+    mark_ledger_hours(cursor, EARLIEST, FAR)
 
 
 def mark_ledger_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:

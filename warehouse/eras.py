@@ -16,16 +16,14 @@ import msgspec
 import pyarrow as pa
 
 from fallow.tables import get_schema, list_columns
-from warehouse.dirty import mark_ledger_hours
+from warehouse.dirty import FAR, mark_ledger_hours
 from warehouse.statements import fetch_rows
 from warehouse.steps import compose_query, load_step
 
 _STORED = ("inventory/every_era", "inventory/stored_eras")
 _Span = tuple[datetime, datetime]
 _TIMES = ("valid_from", "valid_to", "born_at", "first_seen", "last_seen")
-VALUES = tuple(
-    c.name for c in list_columns("era") if not c.key and c.name not in {*_TIMES, "uid"}
-)
+VALUES = tuple(c.name for c in list_columns("era") if not c.key and c.name not in {*_TIMES, "uid"})
 """The columns by whose change a new era begins: what prices or attributes an hour."""
 
 
@@ -68,8 +66,10 @@ def _is_same(era: Era, later: Era) -> bool:
 
 def _is_reborn(era: Era, later: Era) -> bool:
     """Return whether a name is used again. Two sources may give one node a uid each."""
-    return None not in {era.uid, later.uid} and era.uid != later.uid and (
-        later.born_at > era.last_seen
+    return (
+        None not in {era.uid, later.uid}
+        and era.uid != later.uid
+        and (later.born_at > era.last_seen)
     )
 
 
@@ -81,8 +81,7 @@ def _join(era: Era, later: Era) -> Era:
         min(era.born_at, later.born_at),
         newer.uid or older.uid,
         tuple(
-            old if new is None else new
-            for new, old in zip(newer.values, older.values, strict=True)
+            old if new is None else new for new, old in zip(newer.values, older.values, strict=True)
         ),
     )
 
@@ -122,7 +121,7 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
     changed = {key: of for key, of in eras.items() if of != stored.get(key)}
     if changed:
         cursor.register("observed", names.filter(pa.array([key in changed for key in observed])))
-        cursor.execute("DELETE FROM era WHERE (\"cluster\", node) IN (FROM observed)")
+        cursor.execute('DELETE FROM era WHERE ("cluster", node) IN (FROM observed)')
         rows = [row for (c, n), of in changed.items() for row in _build_rows(c, n, of)]
         cursor.register("eras", pa.Table.from_pylist(rows, schema=get_schema("era")))
         cursor.execute("INSERT INTO era BY NAME FROM eras")
@@ -139,17 +138,13 @@ def list_differences(before: Sequence[Era], after: Sequence[Era]) -> list[_Span]
     if not before:
         return []
     old, new = _list_states(before), _list_states(after)
-    times = sorted({moment for start, end, _ in (*old, *new) for moment in (start, end)})
-    return [
-        span
-        for span in pairwise(times)
-        if _find_state(old, *span) != _find_state(new, *span)
-    ]
+    times = sorted({end for start, last, _ in (*old, *new) for end in (start, last)})
+    return [span for span in pairwise(times) if _find_state(old, *span) != _find_state(new, *span)]
 
 
 def _list_states(eras: Sequence[Era]) -> list[tuple[datetime, datetime, tuple[Any, ...]]]:
     spans = zip(eras, list_spans(eras), strict=True)
-    return [(start, end or datetime.max, _drop_empty(era.values)) for era, (start, end) in spans]
+    return [(start, end or FAR, _drop_empty(era.values)) for era, (start, end) in spans]
 
 
 def _drop_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:

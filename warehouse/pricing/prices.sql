@@ -1,5 +1,6 @@
--- USD per GPU-hour of each timeline of devices per bucket: the mean over the bucket, weighted by how
--- long each price was valid and the device was of that kind. A bucket that is not fully covered by prices has none.
+-- USD per GPU-hour of each timeline of devices per bucket: the mean over the bucket, weighted by
+-- how long each price was valid for what the devices were. A bucket that is not fully covered by
+-- prices has none.
 WITH buckets AS (
     SELECT unnest(
         generate_series($since, $until - INTERVAL 1 MICROSECOND, to_seconds($step_s))

@@ -7,7 +7,8 @@ SELECT
 FROM (
     SELECT
         device_id,
-        list({'kind': kind, 'from_at': from_at, 'to_at': to_at} ORDER BY from_at) AS eras
+        list(struct_pack(kind := kind, from_at := from_at, to_at := to_at) ORDER BY from_at)
+            AS eras
     FROM subjects
     GROUP BY device_id
 ) AS device_eras

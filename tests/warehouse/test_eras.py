@@ -1,0 +1,172 @@
+"""What a node was from when to when, as its rows are stored."""
+
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse.dirty import FAR
+from warehouse.eras import VALUES, Era, add_observation, list_differences, list_spans
+from warehouse.lake import Warehouse
+
+START = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
+NODE: dict[str, Any] = {
+    "cluster": "c",
+    "node": "a",
+    "uid": "one",
+    "first_seen": START,
+    "instance_type": "p5.48xlarge",
+    "pool": "blue",
+    "gpu_count": 8,
+}
+BRIEF = "SELECT valid_from, valid_to, instance_type, pool, gpu_count FROM era ORDER BY ALL"
+
+
+def at(hours: float) -> datetime:
+    return START + timedelta(hours=hours)
+
+
+def observe(hours: float, *, born: float = 0, uid: str | None = "one", **values: Any) -> Era:
+    listed = tuple({"pool": "blue", **values}.get(name) for name in VALUES)
+    return Era(at(hours), at(hours), at(born), uid, listed)
+
+
+def build(*observations: Era) -> list[Era]:
+    return reduce(add_observation, observations, [])
+
+
+def store(settings: Settings, *batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return the stored eras after batches of rows of one node."""
+    with Warehouse.open(
+        settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
+    ) as warehouse:
+        for rows in batches:
+            listed = [NODE | row for row in rows]
+            names = list(dict.fromkeys(name for row in listed for name in row))
+            warehouse.ingest(
+                [Batch.of("node", {name: [row.get(name) for row in listed] for name in names})]
+            )
+        return [tuple(row.values()) for row in warehouse.query(BRIEF).to_pylist()]
+
+
+LIVES = st.lists(  # for each node that bore the name: values in turn, with hours of observation
+    st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=3),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(LIVES, st.data())
+def test_eras_are_the_same_in_every_order_of_arrival(
+    lives: list[list[list[int]]], data: st.DataObject
+) -> None:
+    observed, hour = [], 0
+    for number, pools in enumerate(lives):
+        born = hour = hour + 1
+        for pool, pauses in enumerate(pools):
+            for pause in pauses:
+                hour += pause
+                uid = f"uid-{number}"
+                observed.append(observe(hour, born=born, uid=uid, pool=str(pool)))
+    eras = build(*observed)
+    assert len(eras) == sum(map(len, lives))
+    assert build(*data.draw(st.permutations(observed))) == eras
+
+
+def test_a_name_that_is_used_again_is_another_node_from_its_creation_on() -> None:
+    eras = build(observe(1), observe(5), observe(9, born=7, uid="two"))
+    assert list_spans(eras) == [(at(0), at(5)), (at(7), None)]
+
+
+def test_two_sources_with_a_uid_each_see_one_node() -> None:
+    assert len(build(*(observe(n, uid=("one", "two")[n % 2]) for n in range(9)))) == 1
+
+
+def test_an_observation_between_two_equal_ones_is_an_era_of_its_own() -> None:
+    eras = build(observe(1), observe(9), observe(5, pool="red"))
+    assert list_spans(eras) == [(at(0), at(5)), (at(5), at(9)), (at(9), None)]
+
+
+def test_only_the_hours_in_which_a_node_was_another_one_differ() -> None:
+    before = build(observe(1), observe(9))
+    assert list_differences([], before) == []
+    assert list_differences(before, build(*before, observe(20, pool="red"))) == [(at(20), FAR)]
+    assert list_differences(before, build(*before, observe(5, pool="red"))) == [(at(5), at(9))]
+
+
+def test_a_changed_row_begins_an_era_when_it_was_seen_and_the_same_row_none(
+    settings: Settings,
+) -> None:
+    assert store(
+        settings,
+        [{"last_seen": at(1)}, {"last_seen": at(2)}],
+        [{"last_seen": at(3)}],
+        [{"last_seen": at(5), "gpu_count": 4}],
+        [{"last_seen": at(6), "gpu_count": 4}],
+    ) == [
+        (at(0), at(5), "p5.48xlarge", "blue", 8),
+        (at(5), None, "p5.48xlarge", "blue", 4),
+    ]
+
+
+def test_a_label_that_was_removed_begins_an_era_and_one_that_is_not_shown_does_not(
+    settings: Settings,
+) -> None:
+    assert store(
+        settings,
+        [{"last_seen": at(1)}],
+        [{"last_seen": at(2), "pool": None}],
+        [{"last_seen": at(5), "pool": ""}],
+    ) == [
+        (at(0), at(5), "p5.48xlarge", "blue", 8),
+        (at(5), None, "p5.48xlarge", "", 8),
+    ]
+
+
+def test_history_that_is_imported_after_newer_rows_ends_where_these_begin(
+    settings: Settings,
+) -> None:
+    second = {"uid": "two", "first_seen": at(12), "instance_type": "g5.xlarge", "gpu_count": 1}
+    assert store(
+        settings,
+        [{**second, "last_seen": at(40)}],
+        [{"last_seen": at(6)}, {"last_seen": at(11)}, {**second, "last_seen": at(18)}],
+    ) == [
+        (at(0), at(11), "p5.48xlarge", "blue", 8),
+        (at(12), None, "g5.xlarge", "blue", 1),
+    ]
+
+
+def test_a_node_that_was_stored_before_eras_were_has_one_from_its_creation_on(
+    settings: Settings,
+) -> None:
+    store(settings, [{"last_seen": at(10)}])
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute("DELETE FROM era")
+    assert store(settings, [{"last_seen": at(30), "pool": "red"}]) == [
+        (at(0), at(30), "p5.48xlarge", "blue", 8),
+        (at(30), None, "p5.48xlarge", "red", 8),
+    ]
+
+
+@pytest.mark.parametrize(("hour", "marked"), [(30, []), (8, [8, 9])])
+def test_hours_that_the_ledger_has_are_written_again_only_where_the_node_was_another(
+    settings: Settings, hour: int, marked: list[int]
+) -> None:
+    store(settings, [{"last_seen": at(5)}])
+    store(settings, [{"last_seen": at(10)}])
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute(
+            "INSERT INTO ledger BY NAME SELECT 'c' AS \"cluster\", 'd' AS device, bucket"
+            " FROM range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR) AS t (bucket)",
+            {"start": at(0), "end": at(20)},
+        )
+    store(settings, [{"last_seen": at(hour), "pool": "red"}])
+    with Warehouse.open(settings) as warehouse:
+        hours = warehouse.query("SELECT bucket FROM unposted ORDER BY ALL")["bucket"].to_pylist()
+    assert hours == [at(n) for n in marked]
