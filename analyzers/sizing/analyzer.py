@@ -19,6 +19,7 @@ from analyzers.sizing.findings import build_finding
 from analyzers.sizing.host_use import add_hosts, sum_hosts
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, sum_containers
+from analyzers.sizing.shared_boards import bound_savings
 from analyzers.sizing.usage import sum_shared, sum_workloads
 from analyzers.work import (
     ALLOCATED,
@@ -114,8 +115,11 @@ class SizingAnalyzer:
     ) -> Iterable[Finding]:
         prices = rows.read_prices(views, window)
         both = judged.join(sum_hosts(pods), on=OWNER, how="left", maintain_order="left")
-        for row in rows.list_workloads(both):
-            symptom = diagnose(row, prices.get(row.cluster, {}), self.settings)
+        judged_rows = [
+            (row, diagnose(row, prices.get(row.cluster, {}), self.settings))
+            for row in rows.list_workloads(both)
+        ]
+        for row, symptom in bound_savings(judged_rows):
             if symptom is not None:
                 yield build_finding(row, symptom, window, costs, bool(row.reserved))
 

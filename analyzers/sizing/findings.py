@@ -39,7 +39,7 @@ def build_finding(
     wasted_hours = round(hours * sign.share, 6)
     details: dict[str, Any] = {
         "why": sign.advice[0][0].replace("_", " ")
-        + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
+        + f": {'at most ' * sign.ceiling}{sign.share:.0%} of {hours:,.1f} GPU-hours",
         "signals": sign.signals,
         "figures": {n: _round_value(v) for n, v in figures.items() if v is not None},
         "share": round(sign.share, 4),

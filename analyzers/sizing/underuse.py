@@ -75,4 +75,5 @@ def build_smaller(row: WorkloadUse, options: list[tuple[str, float, dict[str, An
         },
         states=ALLOCATED,
         advice=tuple(options),
+        ceiling=shared_only,
     )

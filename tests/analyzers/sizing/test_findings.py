@@ -136,6 +136,45 @@ def test_a_host_at_its_limit_comes_before_its_pipeline(
     assert found(hours)["w"].kind == kind
 
 
+SMALL = {**DEEP_NOT, "mem_used_gib": 12.0}
+"""It fits on 1g.20gb, a seventh of the compute and a quarter of the memory of an H100."""
+
+
+@pytest.mark.parametrize(
+    ("services", "pods", "share", "evidence"),
+    [
+        (1, 1, 6 / 7, "suspected"),
+        (2, 1, 1 / 2, "confirmed"),
+        (4, 1, 3 / 4, "confirmed"),
+        (1, 4, 3 / 4, "confirmed"),
+        (5, 1, 3 / 5, "confirmed"),
+    ],
+)
+def test_a_smaller_instance_saves_where_others_use_the_rest_of_the_gpu(
+    hours: Hours, services: int, pods: int, share: float, evidence: str
+) -> None:
+    """Four of 20 GB share the 80 GB of a GPU: of 2 GPUs 1 is saved, of 4 three, of 5 three.
+
+    Alone it saves nothing: the rest of its GPU stays paid, so that 6/7 are the most.
+    """
+    for n in range(services):
+        hours.workload(f"small-{n}", [SMALL] * pods, gpus_per_pod=1, **ALONE)
+    told = found(hours)
+    assert len(told) == services
+    for one in told.values():
+        assert (one.kind, one.evidence) == ("oversized", evidence)
+        assert one.gpu_hours == pytest.approx(48 * pods * share, abs=1e-5)
+        assert ("at most" in one.details["why"]) == (evidence == "suspected")
+
+
+def test_a_smaller_instance_of_a_model_that_is_divided_saves_all_of_the_rest(
+    hours: Hours,
+) -> None:
+    hours.workload("small", [SMALL], gpus_per_pod=1, **ALONE)
+    hours.workload("divided", [{}], profile="1g.20gb", gpus_per_pod=1, **ALONE)
+    assert found(hours)["small"].evidence == "confirmed"
+
+
 def test_memory_that_a_framework_reserved_says_nothing(hours: Hours) -> None:
     hours.workload("torch", [{**DEEP_NOT, "mem_used_gib": 6.0}], **ALONE)
     hours.workload("vllm", [{**DEEP_NOT, "mem_used_gib": 72.0, "mem_least_gib": 72.0}], **ALONE)
