@@ -19,7 +19,7 @@ from analyzers.sizing.findings import build_finding
 from analyzers.sizing.host_use import add_hosts, sum_hosts
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, sum_containers
-from analyzers.sizing.shared_boards import bound_savings
+from analyzers.sizing.shared_gpus import bound_savings
 from analyzers.sizing.usage import sum_shared, sum_workloads
 from analyzers.work import (
     ALLOCATED,

@@ -159,12 +159,12 @@ def test_a_smaller_instance_saves_where_others_use_the_rest_of_the_gpu(
     """
     for n in range(services):
         hours.workload(f"small-{n}", [SMALL] * pods, gpus_per_pod=1, **ALONE)
-    told = found(hours)
-    assert len(told) == services
-    for one in told.values():
-        assert (one.kind, one.evidence) == ("oversized", evidence)
-        assert one.gpu_hours == pytest.approx(48 * pods * share, abs=1e-5)
-        assert ("at most" in one.details["why"]) == (evidence == "suspected")
+    findings = found(hours)
+    assert len(findings) == services
+    for finding in findings.values():
+        assert (finding.kind, finding.evidence) == ("oversized", evidence)
+        assert finding.gpu_hours == pytest.approx(48 * pods * share, abs=1e-5)
+        assert ("at most" in finding.details["why"]) == (evidence == "suspected")
 
 
 def test_a_smaller_instance_of_a_model_that_is_divided_saves_all_of_the_rest(

@@ -51,22 +51,26 @@ def _find_instance(symptom: Symptom | None) -> dict[str, Any] | None:
 def _compute_saved(model: str, pods: Counter[str]) -> float:
     """Return the share of their GPUs that these pods save together."""
     profiles = mig.read_models()[model]
-    return 1 - _count_boards(profiles, pods.elements()) / pods.total()
+    return 1 - _count_gpus(profiles, pods.elements()) / pods.total()
 
 
-def _count_boards(profiles: dict[str, mig.Profile], names: Iterable[str]) -> int:
+def _count_gpus(profiles: dict[str, mig.Profile], names: Iterable[str]) -> int:
     """Return the GPUs that hold these instances, the largest placed first, the fullest first."""
     whole = max(p.compute for p in profiles.values()), max(p.size for p in profiles.values())
-    boards: Counter[tuple[int, int]] = Counter()
+    in_use: Counter[tuple[int, int]] = Counter()
     """By the compute and memory slices that are left."""
     wanted = sorted((profiles[name] for name in names), key=lambda p: (-p.size, -p.compute))
     for profile in wanted:
-        fitting = [b for b, n in boards.items() if n and b >= (profile.compute, 0)]
-        left = min((b for b in fitting if b[1] >= profile.size), default=whole)
+        fitting = [
+            slices
+            for slices, count in in_use.items()
+            if count and slices[0] >= profile.compute and slices[1] >= profile.size
+        ]
+        left = min(fitting, default=whole)
         if left != whole:
-            boards[left] -= 1
-        boards[left[0] - profile.compute, left[1] - profile.size] += 1
-    return boards.total()
+            in_use[left] -= 1
+        in_use[left[0] - profile.compute, left[1] - profile.size] += 1
+    return in_use.total()
 
 
 def _bound(symptom: Symptom, saved: float) -> Symptom:
