@@ -22,6 +22,7 @@ from fallow import tables
 from fallow.clean_texts import check_batches
 from fallow.errors import WarehouseError
 from fallow.gpu_models import get_model_name
+from fallow.protections import UNREADABLE
 from fallow.redaction import redact
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
@@ -44,6 +45,9 @@ _LATEST = {"last_seen", "done_until"}
 _EMPTIED = {"pod": ("team",), "node": ("region", "zone", "instance_type", "capacity_type", "pool")}
 """Columns of text in which "" means that the newest object has no such value: it is stored as null.
 A null says that the source does not know."""
+LABEL_COLUMNS = {"pod": ("team", "queue"), "node": ("region", "zone", "instance_type", "pool")}
+"""Columns of text that a label may have named. Where labels are known and the value that they had
+is none of theirs, a null says that it is gone."""
 _SUMMED = {"rejection": "count"}
 """Counts that a newer row adds to; the same row again adds nothing."""
 _MODELLED = {"node", "rate"}
@@ -380,6 +384,10 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     newer = "true" if newest is None else f'coalesce(b."{newest}" >= t."{newest}", true)'
     emptied = _EMPTIED.get(table, ())
     values = {name: _merge_column(name, newer) for name in others}
+    values |= {
+        name: f"CASE WHEN {newer} AND {_is_unlabelled(name)} THEN NULL ELSE {values[name]} END"
+        for name in LABEL_COLUMNS.get(table, ())
+    }
     values |= {name: f"nullif({values[name]}, '')" for name in emptied}
     if summed := _SUMMED.get(table):
         sum_sql = (
@@ -398,6 +406,18 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
         f'MERGE INTO "{table}" t USING {source} b ON {on}'
         f" WHEN MATCHED AND ({changed}) THEN UPDATE SET {updates}"
         f" WHEN NOT MATCHED THEN INSERT ({named}) VALUES ({new})",
+    )
+
+
+def _is_unlabelled(name: str) -> str:
+    """Return SQL for: the value was a label's, and that label is gone from an object that was read.
+
+    An object that could not be read has a mark in place of its labels.
+    """
+    return (
+        f'b."{name}" IS NULL AND list_contains(t.labels ->> \'$.*\', t."{name}")'
+        f" AND NOT list_contains(b.labels ->> '$.*', t.\"{name}\")"
+        f" AND NOT contains(b.labels, '\"{UNREADABLE}\"')"
     )
 
 

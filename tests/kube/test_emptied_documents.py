@@ -19,6 +19,7 @@ from collectors.prometheus.kube_state import KubeState, build_node_rows, build_p
 from fallow.settings import Settings
 from fallow.tables import get_schema, list_columns
 from tests.kube.objects import as_node, as_pod, node, pod
+from warehouse.ingest import LABEL_COLUMNS
 from warehouse.lake import Warehouse
 from warehouse.storage import list_tables
 
@@ -58,6 +59,36 @@ def test_every_document_column_can_be_emptied(wh: Warehouse, now: datetime) -> N
             row = keys | dict.fromkeys(times, now - timedelta(minutes=9 - n))
             stored = store(wh, table, row | dict.fromkeys(columns, sent))
             assert [stored[column] for column in columns] == [kept] * len(columns), table
+
+
+LABELLED = [
+    *((table, column, True) for table in ("pod", "node") for column in LABEL_COLUMNS[table]),
+    ("pod", "workload", False),
+    ("node", "provider", False),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "is_labelled"), LABELLED)
+def test_what_a_label_named_is_gone_with_the_label_where_labels_are_known(
+    wh: Warehouse, now: datetime, table: str, column: str, is_labelled: bool
+) -> None:
+    keys: dict[str, Any] = {c.name: "x" for c in list_columns(table) if c.key}
+    gone = None if is_labelled else "v"
+    steps = [
+        ('{"a":"v"}', "v", "v"),
+        (None, None, "v"),
+        ('{"fallow.dev/unreadable":"a fault"}', None, "v"),
+        ('{"a":"v"}', None, "v"),
+        ('{"b":"v"}', None, "v"),
+        ('{"a":"w"}', None, gone),
+    ]
+    for n, (labels, sent, kept) in enumerate(steps):
+        row = keys | {"labels": labels, column: sent, "last_seen": now - timedelta(minutes=9 - n)}
+        assert store(wh, table, row)[column] == kept, n
+    row = keys | {"labels": '{"a":"w"}', column: "other", "last_seen": now}
+    assert store(wh, table, row)[column] == "other"
+    late = keys | {"labels": "{}", column: None, "last_seen": now - timedelta(hours=1)}
+    assert store(wh, table, late)[column] == "other"
 
 
 def build_rows(now: datetime, item_pod: Any, item_node: Any) -> list[tuple[str, dict[str, Any]]]:

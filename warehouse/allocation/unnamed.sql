@@ -4,7 +4,8 @@
 -- the number of such devices, the result is exact; otherwise it is an estimate. Where the exporter
 -- names the pods of other devices of the node, and the unseen GPUs suffice, these pods hold them
 -- and none that is shown: `<node>/untracked<k>`, from the last one down, since the ledger numbers
--- those that nobody holds from the first one up.
+-- those that nobody holds from the first one up. Of a device in parts the exporter may name the pod
+-- of one part only: it is open to pods that request a part.
 WITH requesting_pods AS (
     SELECT
         l.cluster,
@@ -34,6 +35,7 @@ beside AS (
         a.uid,
         any_value(n.gpu_count) AS gpu_count,
         any_value(n.gpu_count) - count(DISTINCT d.device) AS unseen,
+        any_value(n.gpu_replicas) > 1 AS divided,
         count(h.device) > 0 AS named
     FROM requesting_pods AS a
     INNER JOIN node AS n ON a.cluster = n.cluster AND a.node = n.node
@@ -53,6 +55,7 @@ wanted AS (
     SELECT
         a.*,
         b.gpu_count,
+        a.gpus < 1 AND coalesce(b.divided, false) AS is_part,
         greatest(0, coalesce(b.unseen, 0)) AS unseen,
         ceil(a.gpus)::BIGINT AS slots,
         coalesce(b.named, false)
@@ -80,9 +83,11 @@ open_devices AS (
         NOT a.hidden
         AND NOT EXISTS (
             SELECT 1 FROM best_evidence AS h
+            LEFT JOIN lives AS o ON h.cluster = o.cluster AND h.pod_uid = o.uid
             WHERE
                 h.cluster = d.cluster AND h.device = d.device
                 AND h.start_at < a.end_at AND h.end_at > a.start_at
+                AND NOT (a.is_part AND coalesce(o.gpu_request, 1) < 1)
         )
         AND NOT EXISTS (
             SELECT 1 FROM device AS i

@@ -18,5 +18,4 @@ SITUATION = Situation(
     ],
     lines=list_lines("GPU-0", "a", modelName="Tesla T4", pod="gpu-pod-0", namespace="team0"),
     hours={"team": {f"team{k}": 1.5 for k in range(4)}},
-    fails="pods that the series of a shared device do not name get nothing of it",
 )

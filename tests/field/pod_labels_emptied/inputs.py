@@ -10,5 +10,4 @@ SITUATION = Situation(
         [build_node("a"), build_pod("web", "a", gpus=1)],
     ],
     pods={"web": {"team": None}},
-    fails="the team of a pod whose label is taken off stays",
 )
