@@ -23,6 +23,7 @@ STEPS = (
         for name in (
             "lives",
             "seen",
+            "listed",
             "misplaced",
             "named",
             "matched",
@@ -33,7 +34,6 @@ STEPS = (
             "lingering",
             "sharers",
             "shared",
-            "listed",
             "evidence",
             "best_evidence",
             "excessive",

@@ -38,6 +38,7 @@ SELECT
     e.share,
     e.by_annotation,
     e.estimated AND n.node IS null AS estimated,
+    NOT e.estimated AS registered,
     CASE
         WHEN e.by_annotation AND e.requests_none THEN 'it requests no GPU'
         WHEN e.estimated AND n.node <> e.node THEN 'it does not run on the node of the GPU'

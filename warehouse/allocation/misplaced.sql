@@ -1,5 +1,6 @@
--- Devices that exporters report on several nodes of the inventory at the same time, with the nodes
--- that report more devices than they have: the device is not one of theirs.
+-- Devices with the nodes that report them although they are not theirs: several nodes of the
+-- inventory report one at the same time and this one reports more devices than it has, or the
+-- inventory gives it to a pod of another node.
 WITH placed AS (
     SELECT
         s.cluster,
@@ -22,7 +23,7 @@ counted AS (
     FROM placed
 )
 
-SELECT DISTINCT
+SELECT
     c.cluster,
     c.device,
     c.node
@@ -32,3 +33,15 @@ INNER JOIN placed AS o
         c.cluster = o.cluster AND c.device = o.device AND c.node <> o.node
         AND c.first_bucket <= o.last_bucket AND c.last_bucket >= o.first_bucket
 WHERE c.devices > c.gpu_count
+UNION
+SELECT
+    p.cluster,
+    p.device,
+    p.node
+FROM placed AS p
+INNER JOIN listed AS d ON p.cluster = d.cluster AND p.device = d.device
+INNER JOIN lives AS l ON d.cluster = l.cluster AND d.uid = l.uid
+INNER JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+WHERE
+    d.registered AND d.refusal IS null AND p.node <> l.node
+    AND p.first_bucket < l.life_end AND p.last_bucket >= l.life_start

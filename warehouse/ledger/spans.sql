@@ -1,8 +1,21 @@
 -- Which devices exist when, as the ledger counts them, clipped to the window. A GPU in MIG mode is
 -- counted as its instances plus the part that no instance covers (`<UUID>/unpartitioned`); before
 -- and after MIG mode it is counted as itself. Devices that only a claim or a placement names are
--- capacity without telemetry.
-WITH eras AS (
+-- capacity without telemetry. A device is where the inventory has the pod that surely holds it,
+-- whichever node of the inventory reports it.
+WITH held AS (
+    SELECT
+        a.cluster,
+        a.device,
+        arg_max(p.node, a."end") AS node
+    FROM allocation AS a
+    INNER JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
+    INNER JOIN node AS n ON p.cluster = n.cluster AND p.node = n.node
+    WHERE a.attribution = 'exact' AND a.start < $until AND a."end" > $since
+    GROUP BY a.cluster, a.device
+),
+
+eras AS (
     SELECT
         cluster,
         parent,
@@ -19,7 +32,7 @@ device_eras AS (
     SELECT
         d.cluster,
         d.device,
-        d.node,
+        CASE WHEN n.node IS null THEN d.node ELSE coalesce(h.node, d.node) END AS node,
         coalesce(d.gpu_model, d.model) AS model,
         coalesce(d.weight, 1) AS weight,
         CASE WHEN d.parent IS null THEN 'whole' ELSE 'instance' END AS kind,
@@ -30,6 +43,8 @@ device_eras AS (
         e.era_end
     FROM device AS d
     LEFT JOIN eras AS e ON d.cluster = e.cluster AND d.device = e.parent
+    LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
+    LEFT JOIN held AS h ON d.cluster = h.cluster AND d.device = h.device
     WHERE d.first_seen < $until AND d.last_seen > $since
 ),
 
