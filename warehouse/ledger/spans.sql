@@ -3,7 +3,7 @@
 -- and after MIG mode it is counted as itself. Devices that only a claim or a placement names are
 -- capacity without telemetry. A device is where the inventory has the pod that surely holds it,
 -- whichever node of the inventory reports it.
-WITH held AS (
+WITH holders AS (
     SELECT
         a.cluster,
         a.device,
@@ -44,7 +44,7 @@ device_eras AS (
     FROM device AS d
     LEFT JOIN eras AS e ON d.cluster = e.cluster AND d.device = e.parent
     LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
-    LEFT JOIN held AS h ON d.cluster = h.cluster AND d.device = h.device
+    LEFT JOIN holders AS h ON d.cluster = h.cluster AND d.device = h.device
     WHERE d.first_seen < $until AND d.last_seen > $since
 ),
 
