@@ -495,7 +495,13 @@ class PrometheusCollector:
                 if batch is not None:
                     yield batch
                 if span is not None:
+                    yield from self._list_contradicted(grid_query, span.end)
                     yield from self._mark(piece, span.end)
+
+    def _list_contradicted(self, grid_query: object, at: datetime) -> Iterator[Batch]:
+        rejections = isinstance(grid_query, ProgressQueries) and grid_query.take_rejections()
+        if rejections:
+            yield build_batch(rejections, cluster=self._cluster, source="prometheus", at=at)
 
     def _mark(self, piece: Piece, until: datetime) -> Iterator[Batch]:
         """Yield a cursor; it counts for the next run once its reader comes back for more.

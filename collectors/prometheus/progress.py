@@ -3,7 +3,9 @@
 The metrics are those of `progress_metrics.csv`, of `prometheus.progress_metrics`, and those that
 pods name in the annotation `fallow.dev/progress-metric`, if kube-state-metrics exports it. One
 minute, because a hang must be detected within ten minutes. The value is the last one that the
-server scraped, summed over the pod's series, so that progress of any of them is visible.
+server scraped, summed over the pod's series, so that progress of any of them is visible. Series of
+several hosts contradict each other (with `honor_labels` a target may name any pod): while there are
+any, the pod's progress is unknown, and it is listed.
 """
 
 import re
@@ -24,6 +26,7 @@ from collectors.prometheus.grid import (
 )
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.usage import Key, build_rows, merge
+from fallow.rejections import Rejection
 from fallow.service_levels import METRIC_NAME
 from fallow.tables import Batch
 from fallow.window import Window
@@ -31,6 +34,8 @@ from fallow.window import Window
 GRID = timedelta(minutes=1)
 RANGE = "90s"
 """A scrape interval of one minute plus half of one for jitter; an older value is a gap."""
+REPLACED = 2
+"""Minutes in which `RANGE` has values of two pods of one name, of which one replaces the other."""
 ANNOTATIONS = "kube_pod_annotations"
 LABEL = "annotation_fallow_dev_progress_metric"
 """The annotation as kube-state-metrics exports it."""
@@ -52,6 +57,7 @@ class ProgressQueries:
         self._client, self._cluster, self._matchers = client, cluster, matchers
         self._names = (*read_progress_metrics(), *own)
         self._present: frozenset[str] = frozenset()
+        self._contradicted: set[tuple[str, Key]] = set()
 
     def wanted(self, present: Sequence[str]) -> list[str]:
         """Return the metrics that the server has; kube-state-metrics' annotations name others."""
@@ -70,17 +76,36 @@ class ProgressQueries:
             return None
         return Batch("progress_sample", pa.concat_tables(parts).combine_chunks())
 
+    def take_rejections(self) -> list[Rejection]:
+        """Return the pods whose progress several hosts gave since the last call."""
+        contradicted, self._contradicted = self._contradicted, set()
+        reason = "targets of several hosts name it: its progress is unknown meanwhile"
+        return [
+            Rejection("progress_sample", namespace, pod, metric, reason)
+            for metric, (namespace, pod) in contradicted
+        ]
+
     def _read_metric(self, name: str, holder_query: str, window: Window) -> Batch | None:
         last = f"last_over_time({build_selector([name], self._matchers)}[{RANGE}])"
+        per_host = f'label_replace({last}, "host", "$1", "instance", "(.+):[0-9]+")'
         rank_expression = (
-            f"sum by (namespace, pod) (max without ({list_replica_labels()}) ({last}))"
+            f"sum by (namespace, pod, host) (max without ({list_replica_labels()}) ({per_host}))"
         )
         question = f"({rank_expression}) and on (namespace, pod) ({holder_query})"
         column: dict[Key, Floats] = {}
+        hosts: dict[Key, Floats] = {}
         for label_set, values_seen in decode_series_values(
             query_grid(self._client, question, window, GRID), window, GRID
         ):
             merge(column, label_set, values_seen)
+            key = (label_set.get("namespace", ""), label_set.get("pod", ""))
+            hosts[key] = hosts.get(key, 0.0) + ~np.isnan(values_seen)
+        for pod, counts in hosts.items():
+            if pod in column and (counts > 1).any():
+                column[pod] = np.where(counts > 1, np.nan, column[pod])
+                # A pod made anew has two addresses as long as a value of the first one is read.
+                if (counts > 1).sum() > REPLACED:
+                    self._contradicted.add((name, pod))
         metric_names = dict.fromkeys(column, name)
         batch_rows = build_rows(
             "progress_sample",
