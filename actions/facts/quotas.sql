@@ -20,10 +20,7 @@ last_seen AS (
         split_part(resource, '@', 1) AS device_resource
     FROM quota
     WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
-    QUALIFY
-        row_number() OVER (
-            PARTITION BY cluster, kind, namespace, name, resource ORDER BY ts DESC
-        ) = 1
+    QUALIFY ts = max(ts) OVER (PARTITION BY cluster, kind, namespace, name)
 ),
 
 measured AS (

@@ -13,8 +13,5 @@ SELECT
     lending
 FROM quota
 WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
-QUALIFY
-    row_number() OVER (
-        PARTITION BY cluster, kind, namespace, name, resource ORDER BY ts DESC
-    ) = 1
+QUALIFY ts = max(ts) OVER (PARTITION BY cluster, kind, namespace, name)
 ORDER BY cluster, kind, namespace, name, resource

@@ -1,48 +1,31 @@
 -- The newest state of each quota of GPUs in the window's last day; MIG instances as parts of GPUs.
-WITH latest AS (
+WITH of_day AS (
     SELECT
-        cluster,
-        kind,
-        namespace,
-        name,
-        resource,
-        arg_max(
-            struct_pack(
-                parent := parent,
-                nominal := nominal,
-                most := "limit",
-                used := used,
-                borrowed := borrowed,
-                pending := pending,
-                waiting := waiting
-            ),
-            ts
-        ) AS newest,
-        max(ts) AS ts,
+        *,
+        max(ts) OVER (PARTITION BY cluster, kind, namespace, name) AS last_read,
         coalesce(try_cast(regexp_extract(resource, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1) AS unit
     FROM quota
     WHERE
         ts >= greatest($since::TIMESTAMP, $until::TIMESTAMP - INTERVAL 1 DAY)
         AND ts < $until
-        AND regexp_matches(resource, '(^|/|\.)(gpu|mig-|vgpu|npu|ascend)', 'i')
         AND ($cluster::VARCHAR IS null OR cluster = $cluster)
         AND ($namespace::VARCHAR IS null OR namespace = $namespace)
-    GROUP BY ALL
 )
 
 SELECT
     cluster,
     kind,
     CASE WHEN namespace = '' THEN name ELSE namespace || '/' || name END AS name,
-    newest['parent'] AS parent,
+    parent,
     resource,
-    newest['nominal'] * unit AS nominal,
-    newest['most'] * unit AS "limit",
-    newest['used'] * unit AS used,
-    newest['borrowed'] * unit AS borrowed,
-    newest['pending'] AS pending,
-    newest['waiting'] * unit AS waiting,
+    nominal * unit AS nominal,
+    "limit" * unit AS "limit",
+    used * unit AS used,
+    borrowed * unit AS borrowed,
+    pending,
+    waiting * unit AS waiting,
     ts
-FROM latest
+FROM of_day
+WHERE ts = last_read AND regexp_matches(resource, '(^|/|\.)(gpu|mig-|vgpu|npu|ascend)', 'i')
 ORDER BY coalesce(waiting, 0) DESC, used DESC NULLS LAST, cluster ASC, kind ASC, name ASC
 LIMIT $most
