@@ -223,8 +223,8 @@ def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa
     """Return which rate prices each device and when: the rows behind the ledger's dollars.
 
     Columns: cluster, device, from_at, to_at, loaded_usd_h and gpu_usd_h (USD per hour of this
-    device, by its weight), source, reference, as_of, rank (docs/prices.md). A device without a rate
-    has no row.
+    device, by its weight), source, reference, as_of, rank (docs/prices.md), committed (the
+    share that commitments pay, 0-1). A device without a rate has no row.
     """
     return views.query(
         compose_query(

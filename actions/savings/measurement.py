@@ -6,7 +6,8 @@
     its node is gone        cash      (a cloud's node that is no longer paid for)
     allocated to another    served    (work that ran there)
     not allocated           released  (free)
-    of a reservation        sunk      (gone or free, and paid for in any case)
+    of a reservation        sunk      (gone or free, and paid for in any case), also the share of a
+                                      node that a commitment pays
     unseen                  unknown   (its telemetry ended: neither saved nor spent)
 
 A node is gone where an event reports its removal, or where the cluster's inventory was read later
@@ -150,21 +151,18 @@ def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Ro
     unknown_s = min(unknown_s * share, share * length - own_s - served_s - gone_s)
     free_s = share * length - own_s - served_s - gone_s - unknown_s
     parts.unknown_hours += unknown_s * weight / HOUR_S
-    rate = _compute_rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
+    prices = rates.get((row["cluster"], row["device"]), [])
+    rate = _compute_rate(prices, since, until, weight)
     parts.held_hours += share * length * weight / HOUR_S
     if rate is not None:
         parts.held_usd += rate * Decimal(repr(share * length * weight / HOUR_S))
-    reserved = row["capacity_type"] == "reserved"
-    gone_kind: SavingKind = "released"
-    if reserved:
-        gone_kind = "sunk"
-    elif row["provider"] in CLOUDS:
-        gone_kind = "cash"
-    idle_kind: SavingKind = "sunk" if reserved else "released"
+    sunk = 1.0 if row["capacity_type"] == "reserved" else _compute_committed(prices, since, until)
+    gone_kind: SavingKind = "cash" if row["provider"] in CLOUDS else "released"
     split: tuple[tuple[SavingKind, float], ...] = (
         ("served", served_s),
-        (gone_kind, gone_s),
-        (idle_kind, free_s),
+        ("sunk", (gone_s + free_s) * sunk),
+        (gone_kind, gone_s * (1 - sunk)),
+        ("released", free_s * (1 - sunk)),
     )
     for kind, seconds in split:
         parts.add(kind, seconds * weight / HOUR_S, rate)
@@ -307,6 +305,24 @@ def _compute_rate(
     if not seconds or not weight:
         return None
     return total / Decimal(repr(seconds)) / Decimal(repr(weight))
+
+
+def _compute_committed(rows: Sequence[Row], start: datetime, end: datetime) -> float:
+    """Return the mean share of a device that commitments pay in a time.
+
+    Of a node that is gone it is the share that they paid last. Nodes that a commitment is shared
+    by save the rest only: of two nodes and a commitment for one, half of each.
+    """
+    total = seconds = last = 0.0
+    for row in sorted(rows, key=lambda row: _convert_utc(row["from_at"])):
+        since, until = _convert_utc(row["from_at"]), _convert_utc(row["to_at"])
+        share, length = float(row.get("committed") or 0), (min(until, end) - max(since, start))
+        if length.total_seconds() > 0:
+            total += share * length.total_seconds()
+            seconds += length.total_seconds()
+        elif until <= start:
+            last = share
+    return total / seconds if seconds else last
 
 
 def get_window(actions: Sequence[MeasuredAction], now: datetime) -> Window:

@@ -151,6 +151,24 @@ def test_an_hour_priced_in_part_has_no_price() -> None:
     assert [(r["usd"], r["priced"]) for r in tables.rows("ledger")] == [(None, False)]
 
 
+@pytest.mark.parametrize(("nodes", "committed"), [(4, 1.0), (2, 1.0), (1, 0.5), (None, 0.0)])
+def test_a_rate_says_which_share_of_its_device_commitments_pay(
+    nodes: int | None, committed: float
+) -> None:
+    """Two nodes alike run: a commitment for two pays both, one for one pays half of each."""
+    tables: Any = Tables()
+    tables.put("node", [NODE | {"node": n, "last_seen": KIT.at(60)} for n in "ab"])
+    tables.put("device", [KIT.device(f"d-{n}", 60, node=n) for n in "ab"])
+    promised = {**AWS, "source": "commitment a", "term": "reserved", "usd": "10", "nodes": nodes}
+    offers = [{**AWS, "usd": "55.04"}, *([promised] if nodes else [])]
+    tables.put("rate", [KIT.flat_rate(rate.pop("usd"), **rate) for rate in map(dict, offers)])
+    rows = derive_device_rates(tables, KIT.window(0, 60)).to_pylist()
+    assert {(row["device"], row["committed"]) for row in rows} == {
+        ("d-a", committed),
+        ("d-b", committed),
+    }
+
+
 def bill_of_two(*commitments: dict[str, Any]) -> tuple[float, float]:
     """Return a day's bill of a reserved and an on-demand node, and the part that was free."""
     tables: Any = Tables()

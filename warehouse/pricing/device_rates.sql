@@ -9,7 +9,8 @@ SELECT
     t.source,
     t.reference,
     t.as_of,
-    t.rank
+    t.rank,
+    t.committed
 FROM spans AS d
 INNER JOIN subjects AS k
     ON d.device_id = k.device_id AND d.to_at > k.from_at AND d.from_at < k.to_at

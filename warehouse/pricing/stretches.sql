@@ -104,7 +104,8 @@ SELECT
         WHEN c.share = 1 THEN c.gpu_usd_h
         WHEN c.share > 0 THEN c.gpu_usd_h + (1 - c.share) * b.gpu_usd_h
         ELSE b.gpu_usd_h
-    END AS gpu_usd_h
+    END AS gpu_usd_h,
+    coalesce(c.share, 0) AS committed
 FROM stretched AS s
 LEFT JOIN best AS b ON s.kind = b.kind AND s.from_at = b.from_at
 LEFT JOIN committed_sums AS c

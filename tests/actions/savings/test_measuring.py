@@ -115,6 +115,29 @@ def test_a_device_that_nobody_took_is_released(views: Memory) -> None:
     assert (entry.start, entry.end) == (ACT, NOW)
 
 
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [
+        (1.0, {"sunk": 20.0}),
+        (0.5, {"sunk": 10.0, "cash": 9.5, "released": 0.5}),
+        (0.0, {"cash": 19.0, "released": 1.0}),
+    ],
+)
+def test_a_node_that_a_commitment_pays_saves_no_cash_whatever_its_label(
+    views: Memory, committed: float, expected: dict[str, float]
+) -> None:
+    """An on-demand node is gone an hour after the act: of 20 h 1 h is free and 19 h are gone.
+
+    A commitment for one node that pays one of two alike pays half of each: of the two, one more
+    would have to be paid for, so that the half of a node is the cash.
+    """
+    device(views, seen=1)
+    inventory(views)
+    holds(views, "nb", -5, 0)
+    prices = [row | {"committed": committed} for row in rates("GPU-0")]
+    assert kinds(measure_savings(views, [acted()], prices, NOW)) == expected
+
+
 def test_what_its_owner_deletes_would_have_held_nothing_from_then_on(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
