@@ -53,6 +53,8 @@ LEAST_REMOTE = 2_000_000
 CHUNK_SPANS = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
 INVENTORY_EVERY = timedelta(minutes=5)
 """Shortest pause between queries of kube-state-metrics: its answers are large and change slowly."""
+MOST_CHANGES = 24
+"""Times in a window at which nodes changed and are read again: the newest."""
 BEFORE = timedelta(hours=1)
 """A run continues from the end of the last run if that end is at most this long before its window.
 Each run leaves out the newest data and the stretch that has not ended."""
@@ -368,7 +370,8 @@ class PrometheusCollector:
                 end = chunk.end
                 nodes = list(kube_state.build_node_rows(state, cluster=self._cluster, now=end))
                 rejections: list[Rejection] = []
-                yield from build_batches("node", nodes, rejections)
+                former = self._list_former_nodes(state, metric_names_present, chunk)
+                yield from build_batches("node", [*former, *nodes], rejections)
                 address_pairs = kube_state.list_addresses(state)
                 yield from build_batches(
                     "address", address_rows(address_pairs, cluster=self._cluster, now=end), []
@@ -387,6 +390,23 @@ class PrometheusCollector:
                         rejections, cluster=self._cluster, source="prometheus", at=end
                     )
                 yield from self._mark(piece, chunk.end)
+
+    def _list_former_nodes(
+        self, state: kube_state.KubeState, metric_names_present: Sequence[str], window: Window
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the nodes that changed in a window just before and after each change."""
+        names: dict[datetime, set[str]] = {}
+        for name, times in state.changes.items():
+            for at in times:
+                names.setdefault(at, set()).add(name)
+        metrics = [metric for metric in metric_names_present if metric.startswith("kube_node_")]
+        for at, changed in sorted(names.items())[-MOST_CHANGES:]:
+            soon = min(at + newest.LOOKBACK, window.end)
+            for start, end in ((window.start, at), (at, soon)):
+                if start < end:
+                    then = self._state(metrics, Window(start, end))
+                    rows = kube_state.build_node_rows(then, cluster=self._cluster, now=end)
+                    yield from (row for row in rows if row["node"] in changed)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
         holder_query = build_holders_query(
@@ -431,7 +451,8 @@ class PrometheusCollector:
                 matchers='phase="Running"',
                 only=" == 1",
             )
-        return kube_state.KubeState(current, identified.lifetimes, by_node, running, past)
+        changes = kube_state.find_changes(series)
+        return kube_state.KubeState(current, identified.lifetimes, by_node, running, past, changes)
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
         """Return the names under which a pod was created again in a window."""

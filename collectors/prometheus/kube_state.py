@@ -39,12 +39,14 @@ from collectors.kube.table import parse_table
 from collectors.prometheus import tables
 from collectors.prometheus.newest import (
     OWNERS_WITH_ANNOTATIONS,
+    Row,
     Rows,
     build_key,
     find_own_label,
 )
 from collectors.series import is_exporter
 from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
+from fallow.kube.node_gpus import read_labels
 from fallow.kube.owner_links import read_owner_links
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 from fallow.resources import read_table
@@ -67,7 +69,8 @@ class KubeState(msgspec.Struct):
     `series` has what is current, oldest first, and `past` what its objects no longer have. Every
     row about a pod has its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the first
     and last timestamps of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by node;
-    `pods_running` are those of the phase `Running` of pods that have ended.
+    `pods_running` are those of the phase `Running` of pods that have ended; `changes` is of
+    `find_changes`.
     """
 
     series: Mapping[str, Rows]
@@ -75,6 +78,7 @@ class KubeState(msgspec.Struct):
     node_lives: Mapping[str, tuple[datetime, datetime]]
     pods_running: Mapping[tuple[str, ...], tuple[datetime, datetime]] = {}
     past: Mapping[str, Rows] = {}
+    changes: Mapping[str, frozenset[datetime]] = {}
 
 
 def read_inventory() -> tuple[dict[str, str], ...]:
@@ -193,6 +197,31 @@ def build_pod_rows(
         top = facts.resolve(pod.metadata)
         if top is not None and (pod.metadata.namespace, top.kind, top.name) in workloads:
             yield _build_pod_row(state, key, pod, context)
+
+
+def find_changes(series: Mapping[str, Sequence[Row]]) -> dict[str, frozenset[datetime]]:
+    """Return when nodes were seen for the last time under a uid or labels that they lost."""
+    changes: dict[str, frozenset[datetime]] = {}
+    for metric in ("kube_node_info", "kube_node_labels"):
+        rows_by_node: dict[str, list[Row]] = {}
+        for row in series.get(metric, ()):
+            rows_by_node.setdefault(find_own_label(row.labels, "node"), []).append(row)
+        for node, rows in rows_by_node.items():
+            ends: dict[tuple[str | None, ...], float] = {}
+            for row in rows if len(rows) > 1 else ():
+                identity = _identify_node(row.labels)
+                ends[identity] = max(row.newest, ends.get(identity, 0))
+            past = {end for end in ends.values() if 0 < end < max(ends.values())}
+            if past:
+                times = frozenset(datetime.fromtimestamp(end, UTC) for end in past)
+                changes[node] = times | changes.get(node, frozenset())
+    return changes
+
+
+def _identify_node(label_set: Mapping[str, str]) -> tuple[str | None, ...]:
+    labels = _restore_names(label_set, ())
+    fields = ("region", "zone", "instance_type", "capacity_type", "pool", "gpu_model")
+    return label_set.get("system_uuid"), *(read_labels(field, labels) for field in fields)
 
 
 def _build_pod_row(

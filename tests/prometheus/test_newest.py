@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from collectors.prometheus.kube_state import find_changes
 from collectors.prometheus.newest import Row, Rows, query_rows, split_past
 from fallow.window import Window
 
@@ -80,3 +81,20 @@ def test_times_are_requested_in_parts_that_a_server_can_hold(
     assert expressions == [("last_over_time(m[$span]) == 1", 360), (times, 180), (times, 180)]
     expressions.clear()
     assert query_rows(lambda _e, _w: [], "m", "", WINDOW) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "then", "now", "changed"),
+    [
+        (INFO, {"system_uuid": "u"}, {"system_uuid": "v"}, True),
+        (INFO, {"instance": "one"}, {"instance": "two"}, False),  # kube-state-metrics restarted
+        ("kube_node_labels", {"label_eks_amazonaws_com_nodegroup": "blue"}, {}, True),
+        ("kube_node_labels", {"label_nvidia_com_gfd_timestamp": "1"}, {}, False),
+    ],
+)
+def test_a_node_changed_when_its_uid_or_a_label_that_prices_or_attributes_did(
+    metric: str, then: dict[str, str], now: dict[str, str], changed: bool
+) -> None:
+    series = {metric: [row(1, **now), row(90, **then)]}
+    expected = {"a": {END - timedelta(minutes=90)}} if changed else {}
+    assert find_changes(series) == expected

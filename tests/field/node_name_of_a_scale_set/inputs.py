@@ -44,5 +44,4 @@ SITUATION = Situation(
     hours={"state": {"free": 15.0}},
     dollars={"cluster": {"node_name_of_a_scale_set": 14.634}},
     tolerance_hours=0.3,
-    fails="a node's type and count have no validity interval yet",
 )
