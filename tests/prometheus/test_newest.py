@@ -95,6 +95,6 @@ def test_times_are_requested_in_parts_that_a_server_can_hold(
 def test_a_node_changed_when_its_uid_or_a_label_that_prices_or_attributes_did(
     metric: str, then: dict[str, str], now: dict[str, str], changed: bool
 ) -> None:
-    series = {metric: [row(1, **now), row(90, **then)]}
+    series = {metric: [row(1, 1, **now), row(90, 1, **then)]}
     expected = {"a": {END - timedelta(minutes=90)}} if changed else {}
     assert find_changes(series) == expected
