@@ -44,7 +44,7 @@ _ACCELERATOR = re.compile(
     r"[/_](?:.*[^a-z])?(?:p?v?gpus?|[tnx]pu|neuron\w*|gaudi\w*|mlu|dcu|mig|accelerators?)(?![a-z])",
     re.IGNORECASE,
 )
-_MONITORING = re.compile(r"_monitoring$|^gpu[./_]intel[./_]com|kubernetes[./_]io")
+_MONITORING = re.compile(r"_monitoring$|^gpu[./_]intel[./_]com|(?<!alpha[._])kubernetes[./_]io")
 
 
 @cache

@@ -14,7 +14,8 @@ from tests.kube.objects import node, pod
 @pytest.mark.parametrize(
     "name",
     ["google.com/tpu", "example.com/gpu", "intel.com/gpu", "aws.amazon.com/neuroncore",
-     "cambricon.com/mlu370", "google_com_tpu", "nvidia.com/pgpu"],
+     "cambricon.com/mlu370", "google_com_tpu", "nvidia.com/pgpu",
+     "alpha.kubernetes.io/nvidia-gpu"],
 )  # fmt: skip
 def test_an_unknown_accelerator_is_one(name: str) -> None:
     assert is_unknown_accelerator(name)

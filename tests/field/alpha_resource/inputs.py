@@ -9,5 +9,4 @@ SITUATION = Situation(
         [build_node("slave2", None, provider="", resources={"alpha.kubernetes.io/nvidia-gpu": "4"})]
     ],
     doctor=["alpha.kubernetes.io/nvidia-gpu"],
-    fails="a resource that is not understood is not yet named by doctor",
 )
