@@ -43,10 +43,12 @@ a long text: those that match are read whole."""
 _REASONS = {
     "identity": "a control character, or over {:,} bytes: the row is refused",
     "text": "a control character, or over {:,} bytes: escaped and cut",
-    "identities": "a control character, over 317 bytes, or over {:,} in all: unknown",
-    "texts": "a control character, or a text over {:,} bytes: escaped and cut",
+    "identities": "no JSON, a control character, over 317 bytes, or over {:,} in all: unknown",
+    "texts": "no JSON, a control character, or a text over {:,} bytes: escaped and cut",
 }
 _NAMES = ("name", "device", "pod", "node", "target", "address", "source")
+_DOCUMENT = msgspec.json.Decoder(msgspec.Raw)
+"""Checks a document and builds nothing of it."""
 _ALSO = ("namespace", "uid", "node", "workload_kind", "workload")
 
 
@@ -56,6 +58,11 @@ class TextColumn(msgspec.Struct, frozen=True):
     name: str
     content: Literal["identity", "text", "identities", "texts", "own"]
     limit: int
+
+    @property
+    def is_document(self) -> bool:
+        """Return whether the texts are JSON."""
+        return self.content in {"identities", "texts"}
 
 
 @cache
@@ -123,6 +130,8 @@ def build_unclean_condition(table: str) -> str:
     return " OR ".join(
         f'strlen("{column.name}") > {column.limit} OR'
         f" regexp_matches(\"{column.name}\", '{_SUSPICIOUS[column.content]}')"
+        + f' OR NOT json_valid("{column.name}")'
+        * column.is_document
         for column in list_text_columns(table)
     )
 
@@ -130,14 +139,28 @@ def build_unclean_condition(table: str) -> str:
 def _find_unclean(texts: pa.ChunkedArray, column: TextColumn) -> pa.ChunkedArray | None:
     """Return which rows may be unclean, without nulls; None = no row is."""
     is_short = (pc.max(pc.binary_length(texts)).as_py() or 0) <= column.limit
-    is_document = column.content in {"identities", "texts"}
-    if is_short and not is_document and all(map(_is_plain, texts.chunks)):
+    if is_short and not column.is_document and all(map(_is_plain, texts.chunks)):
         return None
     mask = pc.match_substring_regex(texts, _SUSPICIOUS[column.content])
+    if column.is_document and (broken := _list_broken(texts)):
+        mask = pc.or_(mask, pc.is_in(texts, value_set=pa.array(broken, pa.string())))
     if not is_short:
         mask = pc.or_(mask, pc.greater(pc.binary_length(texts), column.limit))
     mask = pc.fill_null(mask, fill_value=False)
     return mask if pc.any(mask).as_py() else None
+
+
+def _list_broken(texts: pa.ChunkedArray) -> list[str]:
+    """Return the different documents that are no JSON: the engine ends at the first one."""
+    return [t for t in pc.unique(texts).to_pylist() if t is not None and not _is_json(t)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _DOCUMENT.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _is_plain(texts: pa.StringArray) -> bool:
@@ -170,7 +193,7 @@ def _clean(text: str, column: TextColumn) -> str | None:
         return escape_text(text, column.limit, in_lines=column.content == "text")
     try:
         document = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if column.content == "identities":
         is_whole = len(text.encode()) <= column.limit and _has_clean_texts(document)
