@@ -17,6 +17,7 @@ GENERIC_KINDS = frozenset({"Deployment", "StatefulSet"})
 LEAST_DUTY = 0.1
 """From here on a generic kind serves; below, nothing that is stored tells a service from a person's
 work."""
+HARDLY_WORKS = "a service that hardly works, or a person's development environment"
 RETRAIN_GAP_H = 6.0
 """Hours: what starts more often is a queue of runs, as that of a sweep, and no clock."""
 RUN_LENGTHS = 2.0
@@ -40,8 +41,10 @@ class WorkloadProfile(msgspec.Struct, frozen=True):
     why: str
     runs: int
     gpu_hours: float
+    known_gpu_hours: float
+    """Those of a known state."""
     duty: float | None
-    """Share of the allocated hours in which the GPUs worked; None = not in the ledger."""
+    """Share of the known hours in which the GPUs worked; None = no hour is known."""
 
 
 def read_profiles(views: Views, window: Window) -> list[WorkloadProfile]:
@@ -55,13 +58,13 @@ def sum_profiles(profiles: list[WorkloadProfile]) -> dict[str, dict[str, float |
     sums: dict[str, dict[str, float | int | None]] = {}
     for name in sorted({p.profile for p in profiles}):
         of = [p for p in profiles if p.profile == name]
-        hours = sum(p.gpu_hours for p in of)
-        busy = sum(p.gpu_hours * (p.duty or 0) for p in of)
+        judged_hours = sum(p.known_gpu_hours for p in of)
+        busy = sum(p.known_gpu_hours * (p.duty or 0) for p in of)
         sums[name] = {
             "workloads": len(of),
             "runs": sum(p.runs for p in of),
-            "gpu_hours": round(hours, 3),
-            "duty": round(busy / hours, 4) if hours else None,
+            "gpu_hours": round(sum(p.gpu_hours for p in of), 3),
+            "duty": round(busy / judged_hours, 4) if judged_hours else None,
         }
     return sums
 
@@ -73,8 +76,10 @@ def judge_profile(row: SimilarRuns) -> tuple[Profile, str]:
     why = kind.why if kind else "no rule for its owner's kind"
     if row.cron:
         return "retrain", "a CronJob starts it"
-    if row.workload_kind in GENERIC_KINDS and row.busy_hours < LEAST_DUTY * row.gpu_hours:
-        return "unknown", "a service that hardly works, or a person's development environment"
+    if row.workload_kind in GENERIC_KINDS and row.busy_hours < LEAST_DUTY * row.known_hours:
+        profile, why = "unknown", HARDLY_WORKS
+    if row.workload_kind in GENERIC_KINDS and not row.known_hours:
+        profile, why = "unknown", "none of its hours is known to work or to be idle"
     if profile != "train":
         return profile, why
     spread, least_gap_h = row.gap_spread, max(RETRAIN_GAP_H, RUN_LENGTHS * row.run_h)
@@ -88,7 +93,7 @@ def judge_profile(row: SimilarRuns) -> tuple[Profile, str]:
 
 def _build_profile(row: SimilarRuns) -> WorkloadProfile:
     profile, why = judge_profile(row)
-    hours = row.gpu_hours
+    hours = row.known_hours
     return WorkloadProfile(
         row.cluster,
         row.namespace,
@@ -97,6 +102,7 @@ def _build_profile(row: SimilarRuns) -> WorkloadProfile:
         profile,
         why,
         row.runs,
+        round(row.gpu_hours, 6),
         round(hours, 6),
         round(row.busy_hours / hours, 6) if hours else None,
     )

@@ -71,6 +71,8 @@ class SimilarRuns(Row, frozen=True):
     gap_spread: float | None
     cron: bool | None
     gpu_hours: float
+    known_hours: float
+    """Those of a known state."""
     busy_hours: float
 
 

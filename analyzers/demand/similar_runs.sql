@@ -36,6 +36,7 @@ workload_hours AS (
         workload_kind,
         workload,
         sum(gpu_seconds) / 3600 AS gpu_hours,
+        coalesce(sum(gpu_seconds) FILTER (WHERE state <> 'unknown'), 0) / 3600 AS known_hours,
         coalesce(sum(gpu_seconds) FILTER (WHERE state = 'productive'), 0) / 3600 AS busy_hours
     FROM ledger
     WHERE
@@ -57,6 +58,7 @@ SELECT
     stddev_samp(g.gap_h) / nullif(avg(g.gap_h), 0) AS gap_spread,
     bool_or(g.cron OR g.workload_kind = 'CronJob') AS cron,
     coalesce(sum(h.gpu_hours), 0) AS gpu_hours,
+    coalesce(sum(h.known_hours), 0) AS known_hours,
     coalesce(sum(h.busy_hours), 0) AS busy_hours
 FROM gaps AS g
 LEFT JOIN workload_hours AS h

@@ -11,8 +11,8 @@ SELECT
     sum(usd_loaded)::DECIMAL(18, 8) AS usd_loaded,
     sum(usd_loaded)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE usd_loaded IS NOT null), 0)
         AS usd_per_gpu_hour,
-    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
-    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct
+    100 * coalesce(sum(busy_gpu_hours), 0) / nullif(sum(known_gpu_hours), 0) AS busy_pct,
+    100 * sum(effective_gpu_hours) / nullif(sum(measured_gpu_hours), 0) AS effective_pct
 FROM paid
 GROUP BY cluster, namespace, workload
 -- Sums of floating point differ in their last digits from run to run: equal hours keep one order.

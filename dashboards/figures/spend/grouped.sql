@@ -34,8 +34,8 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(unpriced_gpu_hours), 0) AS unpriced_gpu_hours,
-    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
-    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
+    100 * coalesce(sum(busy_gpu_hours), 0) / nullif(sum(known_gpu_hours), 0) AS busy_pct,
+    100 * sum(effective_gpu_hours) / nullif(sum(measured_gpu_hours), 0) AS effective_pct,
     100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct
 FROM keyed
 GROUP BY name, cluster

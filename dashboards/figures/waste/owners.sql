@@ -37,8 +37,8 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE state = 'unknown'), sum(usd) * 0) AS unknown_usd,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
-    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
-    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
+    100 * coalesce(sum(busy_gpu_hours), 0) / nullif(sum(known_gpu_hours), 0) AS busy_pct,
+    100 * sum(effective_gpu_hours) / nullif(sum(measured_gpu_hours), 0) AS effective_pct,
     100 * coalesce(sum(usd) FILTER (WHERE wasted), 0)::DOUBLE
     / nullif(sum(usd)::DOUBLE, 0) AS waste_usd_pct,
     100 * coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0)

@@ -17,7 +17,8 @@ from analyzers.demand.rows import SimilarRuns
 NOON = datetime(2026, 11, 2, tzinfo=UTC)
 ONE_RUN = SimilarRuns(
     cluster="c", namespace="ml", workload_kind=None, stem="w", runs=1, gpus=1.0, run_h=10.0,
-    gap_h=None, gap_spread=None, cron=False, gpu_hours=10.0, busy_hours=5.0,
+    gap_h=None, gap_spread=None, cron=False, gpu_hours=10.0, known_hours=10.0,
+    busy_hours=5.0,
 )  # fmt: skip
 
 
