@@ -12,7 +12,13 @@ from analyzers.advice import read_advice
 from analyzers.arrays import Doubles
 from analyzers.demand.clusters import ClusterCapacity, ClusterDemand
 from analyzers.demand.forecast import DemandForecast
-from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_headroom
+from analyzers.demand.headroom import (
+    DAY_HOURS,
+    WEEK_HOURS,
+    Headroom,
+    compute_critical_ratio,
+    compute_headroom,
+)
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
 from fallow.capacity_settings import DemandSettings
@@ -60,7 +66,7 @@ def _find_idle_headroom(
         return  # today's free GPUs are requested tomorrow: `demand_above_capacity`
     ready = advise_headroom(cluster, window, settings)
     keep = compute_kept(cluster, capacity, ready)
-    over = np.maximum(capacity.free - keep[capacity.hours.astype(int) % 24], 0)
+    over = np.maximum(capacity.free - keep[_find_week_hours(capacity)], 0)
     hours = round(float(over.sum()), 6)
     if hours < max(settings.min_gpu_hours, 1e-6):
         return
@@ -90,21 +96,26 @@ def _find_idle_headroom(
 
 
 def compute_kept(cluster: ClusterDemand, capacity: ClusterCapacity, ready: Headroom) -> Doubles:
-    """Return the GPUs to keep free by hour of the day (UTC): the lower limit of any scale-in.
+    """Return the GPUs to keep free by hour of the week (UTC): the lower limit of any scale-in.
 
     The maximum of two figures: the recommended head-room in addition to the demand that waits now,
     and tomorrow's expected demand minus today's allocation at that hour.
     """
-    keep: Doubles = np.array(ready.by_hour) + cluster.waiting_gpus
+    keep: Doubles = np.array(ready.by_week_hour) + cluster.waiting_gpus
     expected = _expect_demand(cluster)
     if expected is None:
         return keep
-    allocated = np.full(len(keep), capacity.gpus - capacity.free.mean())
-    of_day = capacity.hours.astype(int) % len(keep)
+    allocated = np.full(DAY_HOURS, capacity.gpus - capacity.free.mean())
+    of_day = capacity.hours.astype(int) % DAY_HOURS
     for hour in np.unique(of_day):
         allocated[hour] = capacity.gpus - capacity.free[of_day == hour].mean()
-    growth: Doubles = np.maximum(keep, expected - allocated)
+    growth: Doubles = np.maximum(keep, np.tile(expected - allocated, len(keep) // DAY_HOURS))
     return growth
+
+
+def _find_week_hours(capacity: ClusterCapacity) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return the hours of the week of a cluster's hours, from Monday; the epoch is a Thursday."""
+    return (capacity.hours.astype(np.int64) + 3 * DAY_HOURS) % WEEK_HOURS
 
 
 def _describe_served(cluster: ClusterDemand) -> str:
@@ -127,7 +138,7 @@ def _find_whole_forecast(cluster: ClusterDemand) -> DemandForecast | None:
 def _state_headroom(ready: Headroom, cluster: ClusterDemand, keep: Doubles) -> float:
     """Return the one figure to keep: the quantile plus the waiting demand, or the growth."""
     usual = ready.gpus + cluster.waiting_gpus
-    grows = keep.max() > max(ready.by_hour) + cluster.waiting_gpus
+    grows = keep.max() > max(ready.by_week_hour) + cluster.waiting_gpus
     return round(max(usual, float(keep.max()) if grows else 0.0), 1)
 
 

@@ -8,14 +8,20 @@ import numpy as np
 from analyzers.arrays import Doubles
 
 DAY_HOURS = 24
+WEEK_HOURS = 7 * DAY_HOURS
+FRIDAYS_END = 5 * DAY_HOURS
 
 
 class Headroom(msgspec.Struct, frozen=True):
-    """GPUs worth keeping free, on average and by hour of the day (UTC)."""
+    """GPUs worth keeping free, on average, by hour of the day, and by hour of the week (UTC).
+
+    The week begins on Monday. Its working days are alike, and so are Saturday and Sunday.
+    """
 
     critical_ratio: float
     gpus: float
     by_hour: list[float]
+    by_week_hour: list[float]
     lead_s: float
     stretches: int
 
@@ -40,11 +46,21 @@ def compute_headroom(
     requested = np.zeros(count)
     for time, gpus in arrivals.items():
         requested[min(max(int((time - since).total_seconds() // lead_s), 0), count - 1)] += gpus
-    hours = (since.hour + (np.arange(count) * lead_s // 3600)).astype(int) % DAY_HOURS
+    first = since.weekday() * DAY_HOURS + since.hour
+    week_hours = (first + (np.arange(count) * lead_s // 3600)).astype(int) % WEEK_HOURS
+    hours, is_weekend = week_hours % DAY_HOURS, week_hours >= FRIDAYS_END
+    by_kind = {
+        weekend: [
+            _compute_quantile(requested[(hours == h) & (is_weekend == weekend)], ratio)
+            for h in range(DAY_HOURS)
+        ]
+        for weekend in (False, True)
+    }
     return Headroom(
         round(ratio, 6),
         _compute_quantile(requested, ratio),
         [_compute_quantile(requested[hours == h], ratio) for h in range(DAY_HOURS)],
+        by_kind[False] * 5 + by_kind[True] * 2,
         lead_s,
         count,
     )

@@ -15,6 +15,7 @@ from analyzers.waterfall import build_waterfall
 from fallow.capacity_settings import DemandSettings
 from fallow.errors import SettingsError
 from fallow.settings import load
+from fallow.window import Window
 from runtime.operations.findings import document
 
 pytestmark = pytest.mark.slow
@@ -106,6 +107,27 @@ def test_head_room_is_kept_for_what_waits(
     for one in found:
         assert one.details["waiting_gpus"] == waiting
         assert f"keep {waiting:g} GPUs ready" in one.recommendations[0].why
+
+
+def test_a_saturday_keeps_what_saturdays_request(make_demand: Make) -> None:
+    """At 9 o'clock 14 GPUs are requested on working days and 4 at weekends.
+
+    The window is the Saturday before the end: of 16 free GPUs 4 are kept at 9 o'clock, so that 12
+    are in vain then, and none is kept in the other 23 hours: 23 x 16 + 12 = 380 GPU-hours.
+    """
+    site = make_demand(days=29, window_days=1)
+    site.window = Window(site.window.start - timedelta(days=1), site.window.start)
+    first = site.start.weekday()
+    site.demand(lambda day, hour: (hour == 9) * (4 if (first + day) % 7 > 4 else 14))
+    site.post("n0", held=0, free=16)
+    settings = DemandSettings(min_gpu_hours=0, least_skill=0.99, service_level=0.9)
+    (excess,) = [
+        f for f in DemandAnalyzer(settings).find(site.views, site.window)
+        if f.kind == "excess_headroom"
+    ]  # fmt: skip
+    kept = excess.details["keep_by_hour_utc"]
+    assert [kept[24 * day + 9] for day in range(7)] == [14.0] * 5 + [4.0] * 2
+    assert excess.gpu_hours == 380.0
 
 
 def growing(make_demand: Make, gpus: float) -> Any:
