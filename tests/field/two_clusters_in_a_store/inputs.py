@@ -18,5 +18,5 @@ SITUATION = Situation(
             )
         )
     ],
-    refused="selector",
+    refused="PROMETHEUS__SELECTOR",
 )
