@@ -103,7 +103,7 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         """Return the bill of each cluster where anything has a price, with all its digits."""
         priced = self.cells.filter(self.cells["priced"])
         sums = priced.group_by("cluster").aggregate([("usd_e8", "sum")])
-        return [Decimal(usd_e8) / CENT_E8 for usd_e8 in sums["usd_e8_sum"].to_pylist()]
+        return [Decimal(usd_e8) / CENT_E8 for usd_e8 in sums["usd_e8_sum"].to_numpy().tolist()]
 
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""

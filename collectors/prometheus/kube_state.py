@@ -39,8 +39,8 @@ from collectors.kube.table import parse_table
 from collectors.prometheus import tables
 from collectors.prometheus.newest import (
     OWNERS_WITH_ANNOTATIONS,
-    Row,
     Rows,
+    SeriesRow,
     build_key,
     find_own_label,
 )
@@ -199,11 +199,11 @@ def build_pod_rows(
             yield _build_pod_row(state, key, pod, context)
 
 
-def find_changes(series: Mapping[str, Sequence[Row]]) -> dict[str, frozenset[datetime]]:
+def find_changes(series: Mapping[str, Sequence[SeriesRow]]) -> dict[str, frozenset[datetime]]:
     """Return when nodes were seen for the last time under a uid or labels that they lost."""
     changes: dict[str, frozenset[datetime]] = {}
     for metric in ("kube_node_info", "kube_node_labels"):
-        rows_by_node: dict[str, list[Row]] = {}
+        rows_by_node: dict[str, list[SeriesRow]] = {}
         for row in series.get(metric, ()):
             rows_by_node.setdefault(find_own_label(row.labels, "node"), []).append(row)
         for node, rows in rows_by_node.items():

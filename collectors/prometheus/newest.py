@@ -36,7 +36,7 @@ _OBJECTS = {
 Query = Callable[[str, Window], Rows]
 
 
-class Row(NamedTuple):
+class SeriesRow(NamedTuple):
     """A series of kube-state-metrics: its last value, and when (unix seconds; 0 = not known)."""
 
     labels: dict[str, str]
@@ -54,7 +54,7 @@ def build_key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str,
     return tuple(find_own_label(label_set, label) for label in labels)
 
 
-def query_rows(query: Query, selected: str, only: str, window: Window) -> list[Row]:
+def query_rows(query: Query, selected: str, only: str, window: Window) -> list[SeriesRow]:
     """Return the series that a selector has in a window, with their last values and their times.
 
     `query` answers an expression at a window's end, with its length for `$span`. `only` is a
@@ -69,7 +69,7 @@ def query_rows(query: Query, selected: str, only: str, window: Window) -> list[R
         times = query(f"{at} or max_over_time({at}{often})", part)
         newest.update((_build_series_key(label_set), ts) for label_set, ts in times)
     return [
-        Row(label_set, value, newest.get(_build_series_key(label_set), 0))
+        SeriesRow(label_set, value, newest.get(_build_series_key(label_set), 0))
         for label_set, value in rows
     ]
 
@@ -79,7 +79,7 @@ def _build_series_key(label_set: Mapping[str, str]) -> frozenset[tuple[str, str]
 
 
 def split_past(
-    series: Mapping[str, Sequence[Row]], until: datetime
+    series: Mapping[str, Sequence[SeriesRow]], until: datetime
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
     """Return the series of a window that are current, oldest first, and those that are past.
 
@@ -108,7 +108,7 @@ def split_past(
     return current, past
 
 
-def _find_newest(rows: Sequence[Row], noun: str) -> dict[tuple[str, ...], float]:
+def _find_newest(rows: Sequence[SeriesRow], noun: str) -> dict[tuple[str, ...], float]:
     newest: dict[tuple[str, ...], float] = {}
     for label_set, _, ts in rows:
         key = build_key(label_set, _OBJECTS[noun])

@@ -17,7 +17,7 @@ import numpy as np
 
 from collectors.inventory import derive_pod_uid
 from collectors.prometheus.decode import Floats, Matrix, Timestamps, decode_labels
-from collectors.prometheus.newest import Row, find_own_label
+from collectors.prometheus.newest import SeriesRow, find_own_label
 
 Name = tuple[str, str]
 """namespace, pod"""
@@ -35,7 +35,7 @@ _NAMES = 50
 class IdentifiedSeries(msgspec.Struct, frozen=True):
     """Series whose every pod row names its uid, and the lifetimes by (namespace, pod, uid)."""
 
-    series: dict[str, list[Row]]
+    series: dict[str, list[SeriesRow]]
     lifetimes: dict[tuple[str, str, str], Lifetime]
 
 
@@ -54,7 +54,7 @@ def name_of(label_set: Mapping[str, str]) -> Name:
 
 
 def identify(
-    series: Mapping[str, Sequence[Row]],
+    series: Mapping[str, Sequence[SeriesRow]],
     lifetimes: Mapping[tuple[str, str, str], Lifetime],
     *,
     cluster: str,
@@ -102,7 +102,9 @@ def _find_reused_names(
     return several
 
 
-def _add_uids(rows: Sequence[Row], single: "_Single", several: AbstractSet[Name]) -> list[Row]:
+def _add_uids(
+    rows: Sequence[SeriesRow], single: "_Single", several: AbstractSet[Name]
+) -> list[SeriesRow]:
     """Return the rows with a uid each, without those of a name that several pods bore."""
     return [
         row
@@ -192,7 +194,7 @@ def _find_lives(
 
 def _split_by_life(
     line: _Line, lifetimes_of: Mapping[str, Lifetime], only: float | None
-) -> Iterator[Row]:
+) -> Iterator[SeriesRow]:
     """Yield a series' last value in each lifetime that it overlaps."""
     for uid, (first, last) in lifetimes_of.items():
         inside = (line.ts >= _convert_timestamp(first - _NEAR)) & (
@@ -202,7 +204,7 @@ def _split_by_life(
             value = float(line.values[inside][-1])
             if only is None or value == only:
                 newest = _add_zone(line.ts[inside][-1]).timestamp()
-                yield Row({**line.words, "uid": uid}, value, newest)
+                yield SeriesRow({**line.words, "uid": uid}, value, newest)
 
 
 def _convert_timestamp(timestamp: datetime) -> np.datetime64:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from collectors.prometheus.kube_state import find_changes
-from collectors.prometheus.newest import Row, Rows, query_rows, split_past
+from collectors.prometheus.newest import Rows, SeriesRow, query_rows, split_past
 from fallow.window import Window
 
 END = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -23,8 +23,8 @@ def seen(minutes_ago: float) -> float:
     return (END - timedelta(minutes=minutes_ago)).timestamp()
 
 
-def row(minutes_ago: float, value: float = 1, **labels: str) -> Row:
-    return Row({"node": "a", **labels}, value, seen(minutes_ago))
+def row(minutes_ago: float, value: float = 1, **labels: str) -> SeriesRow:
+    return SeriesRow({"node": "a", **labels}, value, seen(minutes_ago))
 
 
 @pytest.mark.parametrize("metric", FACTS)
@@ -46,7 +46,7 @@ def test_the_newest_of_different_values_comes_last(backwards: bool) -> None:
 
 
 def test_objects_are_judged_one_by_one() -> None:
-    other = Row({"exported_node": "b", "node": "scraper"}, 1, seen(90))
+    other = SeriesRow({"exported_node": "b", "node": "scraper"}, 1, seen(90))
     current, _ = split_past({"kube_node_labels": [row(1), other], INFO: [row(1)]}, END)
     assert current["kube_node_labels"] == [other[:2], row(1)[:2]]
 
@@ -56,7 +56,7 @@ def test_what_no_step_saw_is_the_end_of_an_object_that_ended(
     last_min: float, is_current: bool
 ) -> None:
     pod = {"namespace": "ml", "pod": "p", "uid": "u"}
-    info, short = Row(pod, 1, seen(last_min)), Row(pod, 5, 0)
+    info, short = SeriesRow(pod, 1, seen(last_min)), SeriesRow(pod, 5, 0)
     metric = "kube_pod_completion_time"
     current, past = split_past({"kube_pod_info": [info], metric: [short]}, END)
     assert (len(current[metric]), len(past[metric])) == (int(is_current), int(not is_current))
