@@ -16,7 +16,7 @@ the next workload on a device was stopped too, the second belongs to the later s
 restart is subtracted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from typing import Any
@@ -293,13 +293,8 @@ def _compute_rate(
 ) -> Decimal | None:
     """Return the mean rate per GPU-hour over a time; None where a part of it has no price."""
     total, seconds = Decimal(), 0.0
-    for row in rows:
-        since, until = (
-            max(_convert_utc(row["from_at"]), start),
-            min(_convert_utc(row["to_at"]), end),
-        )
-        length = (until - since).total_seconds()
-        if length > 0 and row["loaded_usd_h"] is not None:
+    for row, length in _list_overlaps(rows, start, end):
+        if row["loaded_usd_h"] is not None:
             total += Decimal(str(row["loaded_usd_h"])) * Decimal(repr(length))
             seconds += length
     if not seconds or not weight:
@@ -313,16 +308,26 @@ def _compute_committed(rows: Sequence[Row], start: datetime, end: datetime) -> f
     Of a node that is gone it is the share that they paid last. Nodes that a commitment is shared
     by save the rest only: of two nodes and a commitment for one, half of each.
     """
-    total = seconds = last = 0.0
-    for row in sorted(rows, key=lambda row: _convert_utc(row["from_at"])):
+
+    def get_share(row: Row) -> float:
+        return float(row.get("committed") or 0)
+
+    parts = [(get_share(row) * length, length) for row, length in _list_overlaps(rows, start, end)]
+    if parts:
+        return sum(part for part, _ in parts) / sum(length for _, length in parts)
+    before = [row for row in rows if _convert_utc(row["to_at"]) <= start]
+    return get_share(max(before, key=lambda row: _convert_utc(row["from_at"]))) if before else 0.0
+
+
+def _list_overlaps(
+    rows: Sequence[Row], start: datetime, end: datetime
+) -> Iterator[tuple[Row, float]]:
+    """Yield the rates that hold in a time, each with its seconds in it."""
+    for row in rows:
         since, until = _convert_utc(row["from_at"]), _convert_utc(row["to_at"])
-        share, length = float(row.get("committed") or 0), (min(until, end) - max(since, start))
-        if length.total_seconds() > 0:
-            total += share * length.total_seconds()
-            seconds += length.total_seconds()
-        elif until <= start:
-            last = share
-    return total / seconds if seconds else last
+        length = (min(until, end) - max(since, start)).total_seconds()
+        if length > 0:
+            yield row, length
 
 
 def get_window(actions: Sequence[MeasuredAction], now: datetime) -> Window:
