@@ -131,11 +131,11 @@ def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def mark_ledger_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
-    """Mark the hours of the ledger that [start, end), naive UTC, touches."""
+    """Mark the hours of the ledger that [start, end), naive UTC, touches, and no others."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
         " SELECT DISTINCT time_bucket(INTERVAL 1 HOUR, bucket) AS bucket FROM ledger"
-        " WHERE bucket > $start::TIMESTAMP - INTERVAL 1 HOUR AND bucket < $end::TIMESTAMP"
+        " WHERE bucket >= date_trunc('hour', $start::TIMESTAMP) AND bucket < $end::TIMESTAMP"
         " EXCEPT SELECT bucket FROM unposted",
         {"start": start, "end": end},
     )

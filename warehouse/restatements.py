@@ -16,6 +16,7 @@ import polars as pl
 from fallow.errors import WarehouseError
 from fallow.tables import Batch
 from fallow.window import Window
+from warehouse.dirty import mark_ledger_hours
 from warehouse.ingest import upsert_rows
 from warehouse.lake import Warehouse
 from warehouse.statements import fetch_row
@@ -60,6 +61,8 @@ class Restatement(msgspec.Struct, frozen=True):
     cause: str
     state: str
     accounted_at: datetime
+    is_ended: bool
+    """Whether the month had ended: its figures were known before."""
     gpu_hours_before: float | None
     gpu_hours_after: float | None
     usd_before: float | None
@@ -102,7 +105,7 @@ def write_notes(views: "Views", window: Window, cluster: str | None = None) -> l
     return [
         f"Restated on {row.accounted_at:%Y-%m-%d}: {row.describe()}."
         for row in read_restatements(views, window, cluster)
-        if row.accounted_at >= DueMonth(row.month, None).end
+        if row.is_ended
     ]
 
 
@@ -114,7 +117,7 @@ def begin_month(warehouse: Warehouse, month: DueMonth) -> DueMonth:
     with warehouse.transaction() as cursor:
         row = fetch_row(cursor, "SELECT id FROM ducklake_current_snapshot('lake')")
         cursor.execute(load_step("restatement/mark_buckets"), bounds)
-        cursor.execute(load_step("restatement/mark_hours"), bounds)
+        mark_ledger_hours(cursor, bounds["since"], bounds["until"])
         cursor.execute(
             f"UPDATE restatement SET snapshot = $snapshot WHERE cause = '{DUE}' AND month = $month",
             {"snapshot": row[0] if row else None, "month": month.start},

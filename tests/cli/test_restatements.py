@@ -122,3 +122,18 @@ def test_a_run_that_was_killed_goes_on_and_compares_with_what_was_before(
         "2026-03 of c: state idle: 0.0 to 4.0 GPU-hours, $0.00 to $8.00",
         "2026-03 of c: state productive: 4.0 to 0.0 GPU-hours, $8.00 to $0.00",
     ]
+
+
+def test_what_was_before_is_said_to_be_unknown_where_its_snapshot_has_expired(
+    fallow: Fallow, home: Path
+) -> None:
+    settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
+    with (
+        Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse,
+        warehouse.transaction() as cursor,
+    ):
+        cursor.execute("UPDATE restatement SET snapshot = 999999")
+    assert upgrade(fallow, home) == [
+        ("restatement", "2026-03 of c: unknown: what was before is not readable any more")
+    ]
+    assert upgrade(fallow, home) == [], "it is done"

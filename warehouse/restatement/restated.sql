@@ -5,6 +5,7 @@ SELECT
     cause,
     state,
     accounted_at,
+    accounted_at >= month + INTERVAL 1 MONTH AS is_ended,
     gpu_seconds_before / 3600 AS gpu_hours_before,
     gpu_seconds_after / 3600 AS gpu_hours_after,
     usd_before::DOUBLE AS usd_before,

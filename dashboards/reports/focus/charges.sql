@@ -92,11 +92,12 @@ SELECT
     'Usage' AS ChargeCategory,
     -- The charges of an ended month that was accounted anew replace those of before.
     CASE
-        WHEN (cluster, date_trunc('month', day)) IN (
-            SELECT (r.cluster, r.month)
-            FROM restatement AS r
-            WHERE r.cause NOT IN ('due', 'none') AND r.accounted_at >= r.month + INTERVAL 1 MONTH
-        )
+        WHEN
+            (cluster, date_trunc('month', day)) IN (
+                SELECT (r.cluster, r.month)
+                FROM restated AS r
+                WHERE r.is_ended
+            )
             THEN 'Correction'
     END AS ChargeClass,
     'GPU-hours of '
