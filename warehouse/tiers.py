@@ -35,7 +35,7 @@ from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors
 from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
-from warehouse.storage import get_storage
+from warehouse.storage import get_storage, list_tables
 from warehouse.views.tiers import TierState, define_view, read_files
 
 if TYPE_CHECKING:
@@ -43,17 +43,7 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
-RAW = (
-    "sample",
-    "holding",
-    "scrape",
-    "pod_sample",
-    "container_sample",
-    "latency_sample",
-    "step_sample",
-    "progress_sample",
-    "notebook_sample",
-)
+RAW = tuple(t for t in list_tables("append") if "day" in get_storage(t).partition)
 ROLLED = ("rollup_5m", "rollup_1h")
 DAY = timedelta(days=1)
 

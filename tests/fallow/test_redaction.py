@@ -89,6 +89,12 @@ def test_a_short_secret_is_no_word_to_look_for() -> None:
     assert redact("the team's GPUs") == "the team's GPUs"
 
 
+def test_no_secret_leaves_the_end_of_a_longer_one() -> None:
+    secrets = ["pass-word-of-the-site"[:n] for n in range(8, 22)]
+    remember_secrets(secrets)
+    assert [redact(f"at {secret}!") for secret in secrets] == ["at ***!"] * len(secrets)
+
+
 def test_the_secrets_of_settings_are_known_once_they_are_in_force() -> None:
     flags = {
         "prometheus.url": "http://me:url%20password@h:9090",

@@ -100,6 +100,11 @@ def test_terms_and_providers(
     assert priced(offers, **node) == [won]
 
 
+def test_a_price_of_owned_servers_prices_no_node_of_a_cloud() -> None:
+    assert priced([{**ON_PREM, "usd": "3"}], provider="aws") == []
+    assert priced([{**ON_PREM, "usd": "3"}], provider="oracle") == [(10, 3.0)]
+
+
 @pytest.mark.parametrize("apart", [timedelta(microseconds=1), timedelta(days=400)])
 def test_of_two_prices_of_one_rank_the_newest_wins(apart: timedelta) -> None:
     """Wherever it stands in the table, and whatever it is called."""

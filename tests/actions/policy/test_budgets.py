@@ -275,6 +275,17 @@ def test_a_policy_counts_its_own_actions_or_those_of_all() -> None:
     assert not fits(ActionBudget(workloads=number(1), counts="all"), others)
 
 
+@pytest.mark.parametrize(("used_ago", "free_in"), [(20, 4), (2, 5)])
+def test_a_case_fits_when_a_use_is_too_old_or_the_window_closes(
+    used_ago: int, free_in: int
+) -> None:
+    """One act a day from 9 to 17; it is noon."""
+    office = ActionBudget(workloads=number(1), window=RecurringWindow("0 9 * * mon-fri", 8 * HOUR))
+    used = done(NOW - timedelta(hours=used_ago))
+    (hold,) = find_blocks(policy(budgets=(office,)), facts(), spent(uses=(used,)), NOW)
+    assert hold.until == NOW + timedelta(hours=free_in)
+
+
 def test_the_most_restrictive_of_the_budgets_in_force_wins() -> None:
     always = ActionBudget(workloads=percent(10))
     office = ActionBudget(workloads=number(0), window=RecurringWindow("0 9 * * mon-fri", 8 * HOUR))

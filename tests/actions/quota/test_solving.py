@@ -169,6 +169,21 @@ def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first(
     assert not solution.parents
 
 
+def test_a_parent_never_shrinks_below_what_is_used_under_it() -> None:
+    """`a` borrows: p uses 20 of its 20, so 5 that `b` gives away would be taken from `a`."""
+    tree = [
+        account("p", 20, 20),
+        account("a", 10, 18, parent="p"),
+        account("b", 10, 2, parent="p"),
+        account("q", 20, 12),
+        account("c", 12, 12, parent="q"),
+    ]
+    wishes = [TargetQuota("b", 5), TargetQuota("c", 17)]
+    assert solve(tree, wishes, EASY, NOW).shifts == ()
+    tree[0] = account("p", 20, 15)
+    assert changes(solve(tree, wishes, EASY, NOW)) == {"b": -5, "p": -5, "q": 5, "c": 5}
+
+
 amounts = st.integers(0, 40).map(float) | st.floats(0, 40).map(lambda x: round(x, 1))
 
 

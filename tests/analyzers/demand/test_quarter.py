@@ -143,6 +143,14 @@ def test_a_target_of_the_wait_is_priced_in_gpus_and_dollars() -> None:
     assert (long.gpus, long.more_gpus, long.p95_s, long.usd_month) == (8, 0, 3600, 0.0)
 
 
+def test_waits_of_requests_that_still_wait_are_no_part_of_the_target() -> None:
+    """One of 16 GPUs that nobody has started would wait for ever on 8: it is not measured."""
+    begun = [request(24 * day, 8, 1) for day in range(40)]
+    waiting = [request(24 * day + 12, 16, 1, None) for day in range(10)]
+    [target] = price_targets([*begun, *waiting], 8, 2.0, [300]).targets
+    assert (target.gpus, target.p95_s) == (8, 0)
+
+
 @pytest.mark.parametrize(("waits", "trusted"), [(1.1, True), (1.12, False)])
 def test_a_replay_that_does_not_give_the_past_is_marked(waits: float, trusted: bool) -> None:
     pairs = [request(24 * day, 8, 1, waited) for day in range(40) for waited in (0, waits)]

@@ -334,6 +334,15 @@ def group(nominal: list[int], used: list[list[float]], waiting: list[list[float]
     )  # fmt: skip
 
 
+def test_a_donor_keeps_what_it_uses_now_though_its_past_needed_less() -> None:
+    """Of 16 it used 1 for 39 days and uses 9 since the last hour; the other waits for 8."""
+    one = group([16, 4], [[1, 4]], [[0, 8]])
+    one.used[-1, 0] = 9
+    made = propose(one, measure_group(one), QuotaSettings(max_step=1, max_missed_demand=0.5))
+    assert made is not None
+    assert [(gift.before, gift.after) for gift in made.gifts] == [(16, 9)]
+
+
 days = st.lists(st.lists(st.floats(0, 12), min_size=3, max_size=3), min_size=7, max_size=14)
 
 

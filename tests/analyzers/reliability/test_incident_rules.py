@@ -246,6 +246,13 @@ def test_all_workloads_of_a_node_that_goes_away_are_one_incident() -> None:
     ]
 
 
+def test_a_long_signal_keeps_its_place_in_a_chain_while_shorter_ones_end() -> None:
+    a = OWNERS["c", "ml", "a-0"]
+    long = Signal("straggler", AT, AT + timedelta(hours=2), AT, "c", "", "event", owner=a)
+    short, late = signal("oom_killed", 5, owner=a), signal("process_failed", 129, owner=a)
+    assert groups(long, short, late) == [{"straggler", "oom_killed", "process_failed"}]
+
+
 @pytest.mark.parametrize(
     ("shown", "failed", "holder"),
     [
