@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
-RAW = tuple(t for t in list_tables("append") if "day" in get_storage(t).partition)
+RAW = tuple(t for t in list_tables("append") if get_storage(t).partition)
 ROLLED = ("rollup_5m", "rollup_1h")
 DAY = timedelta(days=1)
 
