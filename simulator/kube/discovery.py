@@ -2,23 +2,11 @@
 
 from typing import Any
 
-from simulator.kube.kinds import ApiKind, KindCatalog
+from simulator.kube.kinds import RESIZE_SINCE, ApiKind, KindCatalog
 from simulator.kube.status import build_no_such_path
 
 Object = dict[str, Any]
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.2+fallow",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-11-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
-"""The version that the responses imitate."""
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
@@ -31,7 +19,7 @@ def answer(catalog: KindCatalog, parts: list[str], host: str) -> Object | None:
     """
     match parts:
         case ["version"]:
-            return VERSION
+            return _build_version(catalog.version)
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]
             entry = {"kind": "APIVersions", "versions": ["v1"]}
@@ -44,6 +32,21 @@ def answer(catalog: KindCatalog, parts: list[str], host: str) -> Object | None:
         case ["api", version] | ["apis", _, version]:
             return _build_resources(catalog, parts[1] if parts[0] == "apis" else "", version)
     return None
+
+
+def _build_version(version: str) -> Object:
+    major, minor = version.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{version}.2+fallow",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-11-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
 
 
 def _build_group(catalog: KindCatalog, name: str) -> Object:
@@ -69,7 +72,7 @@ def _group(name: str, versions: list[str]) -> Object:
 
 def _build_resources(catalog: KindCatalog, group: str, version: str) -> Object:
     resources = [
-        r for k in catalog if k.group == group and version in k.versions for r in _split_path(k)
+        r for k in catalog if k.group == group and version in k.versions for r in _split_path(k, catalog)
     ]
     if (group, version) == REVIEWS[:2]:
         entry = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
@@ -81,7 +84,7 @@ def _build_resources(catalog: KindCatalog, group: str, version: str) -> Object:
     return {**kind, "resources": resources}
 
 
-def _split_path(kind: ApiKind) -> list[Object]:
+def _split_path(kind: ApiKind, catalog: KindCatalog) -> list[Object]:
     whole: Object = {
         "name": kind.plural,
         "singularName": kind.kind.lower(),
@@ -105,5 +108,6 @@ def _split_path(kind: ApiKind) -> list[Object]:
     if kind.key == "Pod":
         part("eviction", "Eviction", ["create"], group="policy", version="v1")
         part("binding", "Binding", ["create"])
+    if kind.key == "Pod" and catalog.has(RESIZE_SINCE):
         part("resize", "Pod", ["get", "patch", "update"])
     return out

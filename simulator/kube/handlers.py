@@ -10,7 +10,7 @@ from simulator.kube.access import Access, AccessReview
 from simulator.kube.deletion import DeleteOptions, parse_options
 from simulator.kube.discovery import REVIEWS
 from simulator.kube.faults import Faults
-from simulator.kube.kinds import ApiKind
+from simulator.kube.kinds import RESIZE_SINCE, ApiKind
 from simulator.kube.paging import list_page
 from simulator.kube.patches import How
 from simulator.kube.paths import RequestTarget
@@ -87,6 +87,16 @@ class ApiHandler:
             raise StatusError(405, "MethodNotAllowed", message, {})
         return verb(request, target)
 
+    def _check_part(self, kind: ApiKind, part: str) -> None:
+        resizes = kind.key == "Pod" and self._store.catalog.has(RESIZE_SINCE)
+        if (
+            part not in _WRITABLE
+            or (part == "status" and not kind.status)
+            or (part == "scale" and kind.scale is None)
+            or (part == "resize" and not resizes)
+        ):
+            raise build_no_such_path()
+
     def _render(self, request: ApiRequest, target: RequestTarget, item: Object) -> Object:
         form = request.form
         if item.get("kind") == "Scale" and form == representations.TABLE:
@@ -110,7 +120,7 @@ class ApiHandler:
 
     def _get(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
-        _check_part(kind, target.subresource)
+        self._check_part(kind, target.subresource)
         existing = self._store.get(kind.key, target.name, target.namespace)
         if existing is None:
             raise build_not_found(kind.group, kind.plural, target.name)
@@ -155,7 +165,7 @@ class ApiHandler:
 
     def _replace(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind, item = target.kind, _build_object(request.decoded())
-        _check_part(kind, target.subresource)
+        self._check_part(kind, target.subresource)
         meta = item.get("metadata") or {}
         _check_same(meta, "name", target.name, "URL")
         if target.subresource != "scale":
@@ -176,7 +186,7 @@ class ApiHandler:
 
     def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
-        _check_part(kind, target.subresource)
+        self._check_part(kind, target.subresource)
         if request.media == APPLY:
             return self._apply(request, target)
         how = PATCHES.get(request.media)
@@ -277,16 +287,6 @@ def _build_object(body: Any) -> Object:
     if not isinstance(body, dict):
         raise build_bad_request("the object provided is unrecognized: it is no JSON object")
     return body
-
-
-def _check_part(kind: ApiKind, part: str) -> None:
-    if (
-        part not in _WRITABLE
-        or (part == "status" and not kind.status)
-        or (part == "scale" and kind.scale is None)
-        or (part == "resize" and kind.key != "Pod")
-    ):
-        raise build_no_such_path()
 
 
 def _check_same_kind(target: RequestTarget, item: Object) -> None:

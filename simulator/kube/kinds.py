@@ -8,6 +8,11 @@ import msgspec
 from fallow.errors import UsageError
 from fallow.resources import read_table
 
+NEWEST = "1.36"
+"""The server version that the responses imitate."""
+RESIZE_SINCE = "1.33"
+"""The first server version that serves `pods/resize`."""
+
 
 class ScalePaths(msgspec.Struct, frozen=True):
     """Where the scale subresource finds its numbers in an object."""
@@ -33,6 +38,8 @@ class ApiKind(msgspec.Struct, frozen=True):
     """Whether status is written through its own subresource."""
     scale: ScalePaths | None = None
     short: tuple[str, ...] = ()
+    since: str = ""
+    """The first server version that serves it in this API version; empty = older than all here."""
 
     @property
     def key(self) -> str:
@@ -53,6 +60,10 @@ def _scale(text: str) -> ScalePaths | None:
     return ScalePaths(*(_split_path(p) for p in text.split())) if text else None
 
 
+def _parse_version(text: str) -> list[int]:
+    return [int(part) for part in text.split(".") if part]
+
+
 def read_builtin_kinds() -> list[ApiKind]:
     """Return the rows of `resources.csv`."""
     return [
@@ -67,17 +78,22 @@ def read_builtin_kinds() -> list[ApiKind]:
             status=row["status"] == "1",
             scale=_scale(row["scale"]),
             short=tuple(row["short"].split()),
+            since=row["since"],
         )
         for row in read_table("simulator.kube", "resources.csv")
     ]
 
 
 class KindCatalog:
-    """The kinds of one store. `installed` names groups of custom kinds; None = all that we know."""
+    """The kinds of one store, as a server of a version serves them.
 
-    def __init__(self, installed: Iterable[str] | None = None) -> None:
+    `installed` names groups of custom kinds; None = all that we know.
+    """
+
+    def __init__(self, installed: Iterable[str] | None = None, version: str = NEWEST) -> None:
+        self.version = version
         wanted = None if installed is None else set(installed)
-        rows = read_builtin_kinds()
+        rows = [k for k in read_builtin_kinds() if self.has(k.since)]
         legal = {k.group for k in rows if k.custom}
         if wanted is not None and (strange := wanted - legal):
             raise UsageError(
@@ -87,6 +103,10 @@ class KindCatalog:
         self._kinds = {
             k.key: k for k in rows if not k.custom or wanted is None or k.group in wanted
         }
+
+    def has(self, since: str) -> bool:
+        """Say whether the server is of a version (`1.33`) or later."""
+        return _parse_version(self.version) >= _parse_version(since)
 
     def __iter__(self) -> Any:
         return iter(self._kinds.values())

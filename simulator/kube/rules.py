@@ -6,6 +6,7 @@ from typing import Any
 from simulator.kube import pods
 from simulator.kube.kinds import ApiKind
 from simulator.kube.patches import copy_json
+from simulator.kube.policy_rules import find_invalid_policy_fields
 from simulator.kube.status import InvalidField
 
 Object = dict[str, Any]
@@ -65,6 +66,7 @@ def find_invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
     spec = item.get("spec") or {}
     if kind.key == "Pod":
         yield from pods.find_invalid_fields(spec)
+    yield from find_invalid_policy_fields(kind.key, spec)
     if kind.key in REPLICATED:
         replicas = spec.get("replicas")
         if isinstance(replicas, int) and replicas < 0:

@@ -24,7 +24,7 @@ from simulator.kube import (
 )
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.history import ChangeHistory, StoreChange, Type
-from simulator.kube.kinds import ApiKind, KindCatalog, build_kind
+from simulator.kube.kinds import NEWEST, ApiKind, KindCatalog, build_kind
 from simulator.kube.managed import record_manager
 from simulator.kube.patches import How, apply_patch, copy_json
 from simulator.kube.selectors import Test, parse_label_selector
@@ -56,7 +56,8 @@ class ObjectStore:
     """All objects of one cluster. Thread-safe; the same calls with one seed give the same store.
 
     `now` returns simulated seconds since the epoch. `installed` names the groups whose custom kinds
-    are served from the beginning; None = all of `resources.csv`.
+    are served from the beginning; None = all of `resources.csv`. `version` is the server's: an older
+    one lacks what came after it.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class ObjectStore:
         *,
         installed: Iterable[str] | None = None,
         history: int = HISTORY,
+        version: str = NEWEST,
     ) -> None:
         self.now = now
-        self.catalog = KindCatalog(installed)
+        self.catalog = KindCatalog(installed, version)
         self.changed = threading.Condition(threading.RLock())
         self.version = 0
         self.history = ChangeHistory(history)

@@ -1,9 +1,7 @@
 """Evaluate ValidatingAdmissionPolicies as an API server does, with CEL's own engine."""
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from cel_expr_python import cel
@@ -38,30 +36,6 @@ def refusals(
         if policy["metadata"]["name"] in bound and _matches_rules(policy["spec"], request)
         for message in _validate(policy["spec"], {"request": dict(request), **objects})
     }
-
-
-@cache
-def _read_words(rule: str) -> frozenset[str]:
-    rows = csv.DictReader((Path(__file__).parent / "server_rules.csv").read_text().splitlines())
-    return frozenset(row["value"] for row in rows if row["rule"] == rule)
-
-
-def refuse_policy(document: Object) -> list[str]:
-    """Return why a real server refuses a policy (`server_rules.csv`); CEL's own engine does not."""
-    spec = document["spec"]
-    names = [v["name"] for v in spec.get("variables") or ()]
-    reasons = [f"variable {n} is reserved in CEL" for n in names if n in _read_words("reserved")]
-    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
-        resources = rule["resources"]
-        if "*" in resources and any("/" not in r for r in resources if r != "*"):
-            reasons.append("* is every resource without a subresource")
-        fields = {"resources */*": "*/*" in resources and len(resources) > 1}
-        for field in ("apiGroups", "apiVersions", "operations"):
-            fields[f"{field} *"] = "*" in rule[field] and len(rule[field]) > 1
-        reasons += [f"{n} is alone" for n in _read_words("alone") if fields[n]]
-        legal = _read_words("operation")
-        reasons += [f"operation {o}" for o in rule["operations"] if o not in legal]
-    return reasons
 
 
 def _validate(spec: Object, data: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from simulator.kube.store import ObjectStore
 from tests.actions.admission.test_cases import USERS, documents
 from tests.actions.places import MERGE, Object, door, serving
 from tests.servers import kube_apiserver as real
-from tests.simulator.kube.conftest import Answer, Kube, definition, replicated
+from tests.simulator.kube.conftest import Answer, Kube, replicated
 from tests.simulator.kube.conftest import pod as pod_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -227,27 +228,61 @@ def test_bindings_without_their_policy_are_named(
     policies: list[str], bindings: list[str], status: str, text: str
 ) -> None:
     """On the stub, as on a site that applied policies which its server refused."""
-    store = ObjectStore(lambda: 1_790_000_000.0, installed=())
-    with KubeServer(store) as one:
-        kube = Kube("stand-in", one.url, store.history.forget)
-        client = door(kube.url)
-        states = {s.control: s for s in review_controls(client, {})}
-        assert "it exists from Kubernetes 1.30 on" in states["admission policies"].finding
+    with stub() as kube:
         root = "/apis/admissionregistration.k8s.io/v1"
-        for kind, plural in (
-            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        for plural, names in (
+            ("validatingadmissionpolicies", policies),
+            ("validatingadmissionpolicybindings", bindings),
         ):
-            body = definition("admissionregistration.k8s.io", kind, scope="Cluster")
-            body["metadata"]["name"] = f"{plural}.admissionregistration.k8s.io"
-            body["spec"]["names"]["plural"] = plural
-            kube.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-            for name in policies if plural.endswith("ies") else bindings:
+            for name in names:
                 meta = {"name": name, "labels": {"app.kubernetes.io/part-of": "fallow"}}
-                spec = {"policyName": name}
-                kube.ask("POST", f"{root}/{plural}", {"metadata": meta, "spec": spec})
+                spec = {"policyName": name, "validationActions": ["Deny"]}
+                made = kube.ask("POST", f"{root}/{plural}", {"metadata": meta, "spec": spec})
+                assert made.code == 201, made.body
         expected = {"admission policies": ["a", "b"]}
         states = {s.control: s for s in review_controls(door(kube.url), expected)}
     assert (states["admission policies"].status, states["admission policies"].finding) == (
         status, text
     )  # fmt: skip
+
+
+@contextmanager
+def stub(version: str = "1.36") -> Iterator[Kube]:
+    store = ObjectStore(lambda: 1_790_000_000.0, installed=(), version=version)
+    with KubeServer(store) as one:
+        yield Kube("stand-in", one.url, store.history.forget)
+
+
+@pytest.mark.parametrize(
+    ("version", "lacking"),
+    [
+        ("1.29", {"admission policies": "1.30", "precision defaults": "1.36",
+                  "resize in place": "1.33", "claims of devices": "1.34"}),
+        ("1.30", {"precision defaults": "1.36", "resize in place": "1.33",
+                  "claims of devices": "1.34"}),
+        ("1.32", {"precision defaults": "1.36", "resize in place": "1.33",
+                  "claims of devices": "1.34"}),
+        ("1.33", {"precision defaults": "1.36", "claims of devices": "1.34"}),
+        ("1.35", {"precision defaults": "1.36"}),
+        ("1.36", {}),
+    ],
+)  # fmt: skip
+def test_what_an_older_server_lacks_is_named(version: str, lacking: dict[str, str]) -> None:
+    with stub(version) as kube:
+        states = {s.control: s for s in review_controls(door(kube.url), {})}
+    found = {name: state.finding for name, state in states.items() if "lacks it" in state.finding}
+    assert found == {
+        name: f"the server (v{version}.2+fallow) lacks it: it exists from Kubernetes {since} on"
+        for name, since in lacking.items()
+    }
+    assert all(states[name].status == "off" and states[name].next_step for name in lacking)
+
+
+def test_an_older_server_refuses_the_policies_by_their_kind() -> None:
+    with stub("1.29") as kube:
+        server = Server(kube)
+        assert {server.find(d) for d in (*documents("none"), *precision.build_manifests())} == {None}
+    with stub() as kube:
+        server = Server(kube)
+        for document in (*documents("site"), *precision.build_manifests()):
+            assert server.apply(document).code == 201
