@@ -71,9 +71,8 @@ def _group(name: str, versions: list[str]) -> Object:
 
 
 def _build_resources(catalog: KindCatalog, group: str, version: str) -> Object:
-    resources = [
-        r for k in catalog if k.group == group and version in k.versions for r in _split_path(k, catalog)
-    ]
+    served = [k for k in catalog if k.group == group and version in k.versions]
+    resources = [resource for kind in served for resource in _split_path(kind, catalog)]
     if (group, version) == REVIEWS[:2]:
         entry = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
         resources.append({**entry, "verbs": ["create"]})

@@ -1,13 +1,15 @@
 """Field validation, as far as it goes: fields of `spec` that a built-in kind does not have.
 
 The real server knows every field at every depth. `spec_fields.csv` knows the first level of the
-kinds that Fallow writes; what it does not list is stored as it came.
+kinds that Fallow writes; what it does not list is stored as it came. A custom kind has the fields
+of its definition's schema.
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from fallow.resources import read_table
+from simulator.kube import schemas
 from simulator.kube.kinds import ApiKind
 from simulator.kube.status import InvalidField, build_bad_request, build_invalid
 
@@ -26,6 +28,8 @@ def _read_known_fields() -> dict[str, frozenset[str]]:
 
 def list_unknown_fields(kind: ApiKind, item: Object) -> list[str]:
     """Return the paths of fields that the kind does not have."""
+    if kind.custom:
+        return [*schemas.list_unknown_fields(kind.schema, item)] if kind.schema else []
     legal = _read_known_fields().get(kind.key)
     if legal is None:
         return []
@@ -39,6 +43,8 @@ def prune(kind: ApiKind, item: Object) -> Object:
     strange = list_unknown_fields(kind, item)
     if not strange:
         return item
+    if kind.custom:
+        return cast("Object", schemas.prune(kind.schema, item))
     legal = _read_known_fields()[kind.key]
     out = {k: v for k, v in item.items() if k in _TOP}
     return {**out, "spec": {k: v for k, v in (out.get("spec") or {}).items() if k in legal}}

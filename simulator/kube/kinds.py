@@ -38,6 +38,8 @@ class ApiKind(msgspec.Struct, frozen=True):
     """Whether status is written through its own subresource."""
     scale: ScalePaths | None = None
     short: tuple[str, ...] = ()
+    schema: Mapping[str, Any] = {}
+    """The structural schema of its definition; empty = it takes any field."""
     since: str = ""
     """The first server version that serves it in this API version; empty = older than all here."""
 
@@ -168,4 +170,5 @@ def build_kind(spec: Mapping[str, Any]) -> ApiKind:
         status="status" in parts,
         scale=paths,
         short=tuple(names.get("shortNames") or ()),
+        schema=(served[0].get("schema") or {}).get("openAPIV3Schema") or {},
     )

@@ -1,6 +1,6 @@
 """Validate admission policies and bindings as far as `policy_rules.csv` goes; CEL is not compiled.
 
-CEL's own engine accepts more: its reserved words as names of variables, and whatever a rule matches.
+CEL's own engine accepts more: its reserved words as names of variables, and any rule.
 """
 
 import re

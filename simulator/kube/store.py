@@ -56,8 +56,8 @@ class ObjectStore:
     """All objects of one cluster. Thread-safe; the same calls with one seed give the same store.
 
     `now` returns simulated seconds since the epoch. `installed` names the groups whose custom kinds
-    are served from the beginning; None = all of `resources.csv`. `version` is the server's: an older
-    one lacks what came after it.
+    are served from the beginning; None = all of `resources.csv`. `version` is the server's: an
+    older one lacks what came after it.
     """
 
     def __init__(

@@ -14,7 +14,8 @@ from simulator.kube.kinds import ApiKind, read_builtin_kinds
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
 from tests.servers import kube_apiserver as real
-from tests.simulator.kube.conftest import Answer, Kube, definition, until
+from tests.servers.definitions import ROOT, build_definitions
+from tests.simulator.kube.conftest import Answer, Kube, until
 
 Object = dict[str, Any]
 CLUSTER = "sim"
@@ -68,7 +69,7 @@ class Place:
         """Create an object, and its status as a controller would write it."""
         kind = self.kind(key)
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-        made = self.kube.ask("POST", self.path(key), whole)
+        made = self.kube.ask("POST", self.path(key), whole, fieldValidation="Strict")
         assert made.code == 201, made.body
         if status is not None:
             self.patch(key, made.body["metadata"]["name"], {"status": status}, part="status")
@@ -137,7 +138,9 @@ def serving(backend: str, folder: Path) -> Iterator[tuple[Kube, KubeServer | Non
         with KubeServer(store) as server:
             server.access.users[real.NOBODY] = "nobody"
             server.access.deny("*", "*", user="nobody")
-            yield Kube("stand-in", server.url, store.history.forget), server
+            kube = Kube("stand-in", server.url, store.history.forget)
+            _define(kube)
+            yield kube, server
         return
     with real.serving(real.require(), folder) as one:
         kube = Kube("kube-apiserver", one.url, lambda v: real.compact(one, v), str(one.ca))
@@ -146,17 +149,12 @@ def serving(backend: str, folder: Path) -> Iterator[tuple[Kube, KubeServer | Non
 
 
 def _define(kube: Kube) -> None:
-    for kind in _KINDS.values():
-        if not kind.custom:
-            continue
-        scale = "." + ".".join(kind.scale.spec) if kind.scale else ""
-        scope = "Namespaced" if kind.namespaced else "Cluster"
-        body = definition(kind.group, kind.kind, scale=scale, scope=scope, version=kind.versions[0])
-        body["metadata"]["name"] = f"{kind.plural}.{kind.group}"
-        body["spec"]["names"]["plural"] = kind.plural
-        made = kube.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    for body in build_definitions():
+        made = kube.ask("POST", ROOT, body)
         assert made.code == 201, made.body
-        until(_served(kube, f"/apis/{kind.api_version}/{kind.plural}"))
+    for kind in _KINDS.values():
+        if kind.custom:
+            until(_served(kube, f"/apis/{kind.api_version}/{kind.plural}"))
 
 
 def _served(kube: Kube, path: str) -> Callable[[], bool]:

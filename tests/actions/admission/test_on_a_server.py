@@ -281,7 +281,9 @@ def test_what_an_older_server_lacks_is_named(version: str, lacking: dict[str, st
 def test_an_older_server_refuses_the_policies_by_their_kind() -> None:
     with stub("1.29") as kube:
         server = Server(kube)
-        assert {server.find(d) for d in (*documents("none"), *precision.build_manifests())} == {None}
+        assert {server.find(d) for d in (*documents("none"), *precision.build_manifests())} == {
+            None
+        }
     with stub() as kube:
         server = Server(kube)
         for document in (*documents("site"), *precision.build_manifests()):

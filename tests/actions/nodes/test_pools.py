@@ -16,6 +16,8 @@ from tests.servers import s3
 
 FOUND = {"same_type": {"nodes": 3}, "today": {"nodes": 5, "gpus": 40}}
 
+TEMPLATE: dict[str, Any] = {"template": {"spec": {}}}
+
 
 def intended(
     place: Place, name: str, verb: str = SHRINK_POOL, aws: EksClient | None = None, **more: Any
@@ -27,7 +29,7 @@ def intended(
 @pytest.mark.parametrize("limits", [None, {"nvidia.com/gpu": "64"}, {"cpu": "1000"}])
 def test_a_karpenter_pool_is_limited_and_the_undo_is_exact(place: Place, limits: Any) -> None:
     name = f"{place.name}-pool"
-    spec = {"limits": limits} if limits else {}
+    spec = {**TEMPLATE, **({"limits": limits} if limits else {})}
     before = place.make("NodePool", {"metadata": {"name": name}, "spec": spec})
 
     intent = intended(place, name)
@@ -43,7 +45,8 @@ def test_a_karpenter_pool_is_limited_and_the_undo_is_exact(place: Place, limits:
 
 def test_a_pool_with_empty_nodes_is_let_to_consolidate_and_not_limited(place: Place) -> None:
     name = f"{place.name}-pool"
-    spec = {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}}
+    disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+    spec = {**TEMPLATE, "disruption": disruption}
     place.make("NodePool", {"metadata": {"name": name}, "spec": spec})
     (change,) = intended(place, name, SHRINK_EMPTY).changes
     assert change.body == {"spec": {"disruption": {"consolidateAfter": "10m"}}}
@@ -54,7 +57,8 @@ def test_a_pool_with_empty_nodes_is_let_to_consolidate_and_not_limited(place: Pl
 
 def test_a_pool_that_is_smaller_already_is_refused(place: Place) -> None:
     name = f"{place.name}-pool"
-    spec = {"limits": {"nvidia.com/gpu": "16"}, "disruption": {"consolidateAfter": "0s"}}
+    limits, disruption = {"nvidia.com/gpu": "16"}, {"consolidateAfter": "0s"}
+    spec = {**TEMPLATE, "limits": limits, "disruption": disruption}
     place.make("NodePool", {"metadata": {"name": name}, "spec": spec})
     with pytest.raises(RefusedError, match="limited to 16 GPUs already"):
         intended(place, name)
@@ -72,7 +76,7 @@ def test_an_unknown_pool_or_size_is_refused(place: Place) -> None:
     with pytest.raises(RefusedError, match="no node of sim is of a pool 'nowhere'"):
         intended(place, "nowhere")
     name = f"{place.name}-pool"
-    place.make("NodePool", {"metadata": {"name": name}, "spec": {}})
+    place.make("NodePool", {"metadata": {"name": name}, "spec": TEMPLATE})
     with pytest.raises(RefusedError, match="does not say how many it needs"):
         intended(place, name, same_type=None)
 

@@ -22,6 +22,7 @@ from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.servers import kube_apiserver as real
+from tests.servers.definitions import ROOT, build_definitions
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MERGE = "application/merge-patch+json"
@@ -54,6 +55,12 @@ class Site:
         self.store = store
         self._url, self._pool = url, urllib3.PoolManager(ca_certs=ca, retries=False)
 
+    def define(self) -> None:
+        """Serve the kinds of quota objects with their fields."""
+        for body in build_definitions():
+            if body["spec"]["group"] in GROUPS:
+                self.ask("POST", ROOT, body, "application/json")
+
     def ask(self, method: str, path: str, body: Any = None, media: str = MERGE) -> Object:
         headers = {"Authorization": f"Bearer {real.ADMIN}", "Content-Type": media}
         data = None if body is None else json.dumps(body)
@@ -77,9 +84,14 @@ class Site:
         root = self.path(kind, group, space)
         version = root.split("/")[2] if not group else "/".join(root.split("/")[2:4])
         body = {"apiVersion": version, "kind": kind, "metadata": {"name": name, **meta}}
-        made = self.ask("POST", root, {**body, "spec": spec}, "application/json")
+        made = self.ask(
+            "POST", f"{root}?fieldValidation=Strict", {**body, "spec": spec}, "application/json"
+        )
         if status is not None:
-            made = self.ask("PATCH", f"{root}/{name}/status", {"status": status})
+            # Koordinator's kinds have no subresource of it.
+            apart = next(r["status"] for r in kinds() if (r["kind"], r["group"]) == (kind, group))
+            path = f"{root}/{name}/status" if apart == "1" else f"{root}/{name}"
+            made = self.ask("PATCH", path, {"status": status})
         return made
 
     def space(self, name: str) -> None:
@@ -156,44 +168,15 @@ def stand_in() -> Iterator[Site]:
     store = ObjectStore(NOW.timestamp)
     store.webhooks = QUOTA_WEBHOOKS
     with KubeServer(store) as server:
-        yield Site(server.url, store=store)
+        site = Site(server.url, store=store)
+        site.define()
+        yield site
 
 
 @contextmanager
 def apiserver(folder: Path, home: Path) -> Iterator[Site]:
-    """Run a real server with permissive CRDs of the same kinds; nobody's webhooks run there."""
+    """Run a real server with definitions of the same kinds; nobody's webhooks run there."""
     with real.serving(folder, home) as one:
         site = Site(one.url, str(one.ca))
-        for row in kinds():
-            if row["group"] in GROUPS:
-                root = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-                site.ask("POST", root, _definition(row), "application/json")
+        site.define()
         yield site
-
-
-def _definition(row: Mapping[str, str]) -> Object:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    versions = [row["version"], *row["also"].split()]
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{row['plural']}.{row['group']}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
-        },
-        "spec": {
-            "group": row["group"],
-            "scope": "Namespaced" if row["namespaced"] == "1" else "Cluster",
-            "names": {"plural": row["plural"], "kind": row["kind"]},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": version == row["version"],
-                    "schema": {"openAPIV3Schema": schema},
-                    **({"subresources": {"status": {}}} if row["status"] == "1" else {}),
-                }
-                for version in versions
-            ],
-        },
-    }

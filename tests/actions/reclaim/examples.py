@@ -50,6 +50,12 @@ def trained(specs: str, **more: Any) -> Object:
     return {specs: {"Worker": {"replicas": 2, "template": {"spec": POD}}}, **more}
 
 
+WORKSPACE: Object = {"kind": "jupyter", "podTemplate": {"options": {}, "volumes": {}}}
+CRON_WORKFLOW: Object = {"schedules": ["0 * * * *"], "workflowSpec": {}}
+SPARK: Object = {
+    "type": "Scala", "sparkVersion": "4.0.0", "mainApplicationFile": "local:///x.jar",
+    "driver": {}, "executor": {},
+}  # fmt: skip
 RUNNING = {"state": {"phase": "Running"}}
 SCALE, STOP = "scale to zero", "stop"
 EXAMPLES = (
@@ -62,10 +68,10 @@ EXAMPLES = (
     Example("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 2}}, verb=SCALE),
     Example("Notebook", {"template": {"spec": POD}}, verb=STOP),
     Example("Notebook", {"template": {"spec": POD}}, meta={"annotations": {"a": "b"}}, verb=STOP),
-    Example("Workspace", {"kind": "jupyter"}, verb=STOP),
-    Example("Workspace", {"paused": False}, verb=STOP),
+    Example("Workspace", WORKSPACE, verb=STOP),
+    Example("Workspace", {**WORKSPACE, "paused": False}, verb=STOP),
     Example("DevWorkspace", {"started": True}, verb=STOP),
-    Example("DevWorkspace", {"template": {}}, verb=STOP),
+    Example("DevWorkspace", {"started": True, "template": {}}, verb=STOP),
     Example("Job", job()),
     Example("CronJob", {"schedule": "0 * * * *", "jobTemplate": {"spec": job()}}),
     Example("PyTorchJob", trained("pytorchReplicaSpecs")),
@@ -90,10 +96,10 @@ EXAMPLES = (
         meta={"annotations": {"serving.kserve.io/stop": "false"}},
         verb=STOP,
     ),
-    Example("CronWorkflow", {"schedule": "0 * * * *"}),
+    Example("CronWorkflow", CRON_WORKFLOW),
     Example("VolcanoJob", {"tasks": []}, key="Job.batch.volcano.sh", status=RUNNING, verb="abort"),
     Example("AppWrapper", {"components": []}),
-    Example("SparkApplication", {"type": "Scala"}),
+    Example("SparkApplication", SPARK),
     Example("Pod", POD, meta={"annotations": {"fallow.dev/evict": "true"}}, verb="evict"),
 )
 

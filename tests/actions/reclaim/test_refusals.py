@@ -9,7 +9,16 @@ from actions.executors import choose_executor
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place, bare, says
-from tests.actions.reclaim.examples import EXAMPLES, NOW, POD, RUNNING, decided, job, replicated
+from tests.actions.reclaim.examples import (
+    CRON_WORKFLOW,
+    EXAMPLES,
+    NOW,
+    POD,
+    RUNNING,
+    decided,
+    job,
+    replicated,
+)
 
 STOPPED = "serving.kserve.io/stop"
 
@@ -246,7 +255,7 @@ def test_a_cron_job_is_stopped_with_what_it_has_begun(place: Place) -> None:
 
 
 def test_a_cron_workflow_frees_nothing_as_what_it_began_runs_on(place: Place) -> None:
-    cron = make(place, "CronWorkflow", {"schedule": "0 * * * *"})
+    cron = make(place, "CronWorkflow", CRON_WORKFLOW)
     reference = {
         "apiVersion": cron["apiVersion"],
         "kind": "CronWorkflow",
@@ -361,9 +370,14 @@ def test_a_hubs_server_is_protected_by_the_words_of_its_pod_and_namespace(place:
     assert check_protections(intent, user, place.door, NOW) == ()
 
 
-@pytest.mark.parametrize("kind", ["Notebook", "InferenceService"])
-def test_an_undo_leaves_annotations_that_came_meanwhile(place: Place, kind: str) -> None:
-    make(place, kind, {"template": {"spec": POD}})
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [("Notebook", {"template": {"spec": POD}}), ("InferenceService", {"predictor": {}})],
+)
+def test_an_undo_leaves_annotations_that_came_meanwhile(
+    place: Place, kind: str, spec: Object
+) -> None:
+    make(place, kind, spec)
     intent = intend(place, kind, "stop")
     place.send(*intent.changes)
     place.patch(kind, "x", {"metadata": {"annotations": {"fallow.dev/action": "a1"}}})
