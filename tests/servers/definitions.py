@@ -79,7 +79,8 @@ def build_schema(fields: str) -> Object:
 
 
 def _enter(node: Object, part: str) -> Object:
-    inner = node.setdefault("properties", {}).setdefault(part.removesuffix("[]"), {})
+    fields = node.setdefault("properties", {})
+    inner: Object = fields.setdefault(part.removesuffix("[]"), {})
     if not part.endswith("[]"):
         inner["type"] = "object"
         return inner

@@ -129,6 +129,7 @@ SERVICE = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
 DRY = {"dryRun": ["All"]}
 """With a body, a DELETE heeds nothing of its query."""
 CONFIG = {"metadata": {"name": "c"}}
+PRIORITY = {"metadata": {"name": "c"}, "value": 1}
 REVIEW = {
     "apiVersion": "authorization.k8s.io/v1",
     "kind": "SelfSubjectAccessReview",
@@ -157,6 +158,13 @@ SIDES: list[tuple[str, str, str, Any, bool]] = [
     ("actor", "DELETE", f"{APPS}/serve-a/deployments/x", DRY, False),
     ("person", "DELETE", f"{APPS}/serve-a/deployments/x", DRY, True),
     ("actor", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW, True),
+    # Objects without a namespace have a message too (deckhouse/deckhouse#9849).
+    ("actor", "POST", CORE, {"metadata": {"name": "new"}}, False),
+    ("actor", "PATCH", f"{CORE}/lab", {"metadata": {"labels": {"a": "b"}}}, False),
+    ("actor", "DELETE", f"{CORE}/lab", DRY, False),
+    ("actor", "POST", "/api/v1/nodes", {"metadata": {"name": "n2"}}, False),
+    ("person", "POST", "/api/v1/nodes", {"metadata": {"name": "n2"}}, True),
+    ("actor", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", PRIORITY, False),
 ]
 
 
