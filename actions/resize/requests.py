@@ -1,9 +1,9 @@
 """Request less CPU or memory per GPU, never below what was used.
 
-In place (`pods/resize`) where the cluster serves it: nothing restarts. The owner's template is not
-changed, so a new pod requests the old amount again. Otherwise the owner's template is changed, and
-its pods restart. The container is the one that the finding names by its own history, else the one
-that requests the GPUs. Memory of a container that was OOM-killed is never lowered.
+In place (`pods/resize`, from Kubernetes 1.33 on): nothing restarts. The owner's template is not
+changed, so a new pod requests the old amount again. With `template: true` the owner's template is
+changed, and its pods restart. The container is the one that the finding names by its own history,
+else the one that requests the GPUs. Memory of a container that was OOM-killed is never lowered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,6 +39,7 @@ LEAST_DAYS, MEMORY_HEADROOM = 7.0, 1.15
 the most memory it used x 1.15."""
 OOM_KILLED = "OOMKilled"
 TEMPLATE = "/spec/template/spec"
+TEMPLATE_HINT = "the policy may change the template instead: template: true"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 GUARANTEED = "Guaranteed"
@@ -70,7 +71,8 @@ class RequestsExecutor:
         container = decision.parameters.get("container")
         if resource == "memory":
             _require_no_oom(workload, cluster, container)
-        if not decision.parameters.get("template") and _can_resize_in_place(cluster):
+        if not decision.parameters.get("template"):
+            _require_resize(workload, cluster)
             changes = _resize_pods(workload, cluster, resource, minimum, container)
             lost, note = "", "a new pod asks for the old amount until its template is changed"
         else:
@@ -146,9 +148,15 @@ def _require_no_oom(workload: LiveWorkload, cluster: ClusterReader, container: s
                 )
 
 
-def _can_resize_in_place(cluster: ClusterReader) -> bool:
+def _require_resize(workload: LiveWorkload, cluster: ClusterReader) -> None:
+    """Refuse where the server cannot resize a pod in place: a restart is the policy's to permit."""
     served = (cluster.get("/api/v1") or {}).get("resources") or ()
-    return any(r.get("name") == "pods/resize" for r in served)
+    if not any(r.get("name") == "pods/resize" for r in served):
+        raise RefusedError(
+            f"{workload}: the server of {cluster.name} has no pods/resize: its pods would start "
+            "anew",
+            hint=TEMPLATE_HINT,
+        )
 
 
 def _resize_pods(
@@ -170,7 +178,7 @@ def _resize_pods(
             raise RefusedError(
                 f"{workload} would restart container {size.container} of pod {name(pod)}: its "
                 f"resizePolicy of {resource} is RestartContainer",
-                hint="the policy may change the template instead: template: true",
+                hint=TEMPLATE_HINT,
             )
         path = f"/api/v1/namespaces/{get_namespace(pod)}/pods/{name(pod)}"
         was = {f"/spec{pointer}": amount for pointer, amount in size.was.items()}

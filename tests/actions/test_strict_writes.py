@@ -24,7 +24,10 @@ from tests.actions.places import CLUSTER, MERGE, Object, Place
 from tests.actions.reclaim.examples import decided
 
 DAY = (*[2.0] * 8, *[6.0] * 10, *[2.0] * 6)
-METRIC = {"metric": "fallow_headroom_gpus", "prometheus": "http://prometheus.monitoring:9090"}
+METRIC: dict[str, Any] = {
+    "metric": "fallow_headroom_gpus",
+    "prometheus": "http://prometheus.monitoring:9090",
+}
 
 
 def pool(place: Place, by_hour: tuple[float, ...] = DAY, **more: Any) -> WarmPool:
@@ -57,7 +60,7 @@ def list_manifests(place: Place) -> list[Object]:
         manifests.build_by_schedule(pool(place, (4.0,) * 24)),
         manifests.build_by_metric(followed),
         manifests.build_hpa(followed),
-        build_manifest(canary),
+        dict(build_manifest(canary)),
     ]
 
 
@@ -81,7 +84,7 @@ def test_a_field_that_no_schema_has_is_refused_for_each_manifest(place: Place) -
 
 
 @pytest.mark.parametrize("stage", [{}, METRIC])
-def test_a_warm_pool_is_made_changed_and_paused(place: Place, stage: dict[str, str]) -> None:
+def test_a_warm_pool_is_made_changed_and_paused(place: Place, stage: dict[str, Any]) -> None:
     def intend(by_hour: tuple[float, ...]) -> Any:
         hours = {"headroom_by_hour_utc": list(by_hour), "namespace": place.name}
         parameters = {"image": "registry.site/pause:1", **hours, **stage}

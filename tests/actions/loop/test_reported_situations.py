@@ -17,7 +17,7 @@ from simulator.cluster.controllers import autoscalers
 from simulator.kube.status import StatusError
 from tests.actions.loop import draining
 from tests.actions.loop.draining import SICK
-from tests.actions.loop.site import SPACE, VERBS, Object, Site, bare, pod_spec
+from tests.actions.loop.site import GROUPS, SPACE, VERBS, Object, Site, bare, pod_spec
 from tests.servers.definitions import build_definitions
 
 
@@ -52,7 +52,7 @@ def left_and_named(site: Site, actor: Actor, state: ActionState, name: str) -> N
     assert not actor.turn(dry_run=False).steps
 
 
-def test_a_workload_made_inactive_whose_pods_run_on_frees_nothing_and_is_named(
+def test_an_inactive_workload_with_running_pods_frees_nothing_and_is_named(
     site: Site,
 ) -> None:
     """kueue#8387: it is Evicted by its status, while the pod holds its GPU until the end.
@@ -89,7 +89,7 @@ def test_a_pause_that_an_old_keda_does_not_know_frees_nothing_and_is_undone_exac
     assert bare(site.get("ScaledObject", "web")) == before
 
 
-def test_a_node_whose_crashing_pods_hold_their_budget_is_let_alone_and_the_budget_named(
+def test_a_node_with_crashing_pods_under_a_budget_is_left_alone_and_the_budget_named(
     site: Site,
 ) -> None:
     """kubernetes#72320: 2 pods of which 1 has to be healthy and 0 are: every eviction is a 429."""
@@ -132,7 +132,7 @@ def test_a_webhook_that_refuses_every_dry_run_holds_the_act_and_is_named(site: S
     assert site.replicas() == 2
 
 
-def test_a_kind_whose_definition_lacks_the_switch_is_held_and_nothing_is_dropped(
+def test_a_kind_without_the_switch_in_its_definition_is_refused_and_nothing_is_dropped(
     site: Site,
 ) -> None:
     """kuberay#4841: a RayService without `suspend`: the field is dropped, or refused strictly."""
@@ -157,4 +157,4 @@ def test_a_kind_whose_definition_lacks_the_switch_is_held_and_nothing_is_dropped
 def ray_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the site name a RayService."""
     monkeypatch.setitem(VERBS, "RayService", "suspend")
-    monkeypatch.setitem(draining.sites.GROUPS, "RayService", "ray.io")
+    monkeypatch.setitem(GROUPS, "RayService", "ray.io")

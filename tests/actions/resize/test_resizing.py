@@ -11,8 +11,11 @@ from actions.resize.requests import CPU, MEMORY, RequestsExecutor, get_minimum
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from fallow.protocols import Executor
+from simulator.kube.server import KubeServer
+from simulator.kube.store import ObjectStore
 from tests.actions.places import Object, Place, bare
 from tests.actions.reclaim.examples import decided, replicated
+from tests.simulator.kube.conftest import Kube
 
 GIB = 2**30
 USED: dict[str, Any] = {"resource": "cpu", "ask": 4000, "used_p99": 2000, "used_peak": 3000}
@@ -129,6 +132,29 @@ def test_a_container_that_would_start_anew_is_not_resized_in_place(place: Place)
     pod(place, guaranteed(place, resizePolicy=policy))
     with pytest.raises(RefusedError, match="would restart container main of pod x-1"):
         intended(place, RequestsExecutor(), "Deployment", CPU, **USED)
+
+
+@pytest.mark.parametrize(
+    ("version", "in_place"), [("1.29", False), ("1.32", False), ("1.33", True), ("1.36", True)]
+)
+def test_a_server_without_resizes_restarts_nothing_unless_the_policy_says_so(
+    version: str, *, in_place: bool
+) -> None:
+    store = ObjectStore(lambda: 1_790_000_000.0, version=version)
+    with KubeServer(store) as server:
+        place = Place(Kube("stand-in", server.url, store.history.forget), server)
+        before = deployment(place)
+        pod(place, before)
+        if in_place:
+            (change,) = intended(place, RequestsExecutor(), "Deployment", CPU, **USED).changes
+            assert change.path.endswith("/pods/x-1/resize")
+            return
+        with pytest.raises(RefusedError, match="has no pods/resize: its pods would start anew"):
+            intended(place, RequestsExecutor(), "Deployment", CPU, **USED)
+        intent = intended(place, RequestsExecutor(), "Deployment", CPU, **USED, template=True)
+        place.send(*intent.changes)
+        place.send(*intent.undo)
+        assert bare(place.get("Deployment", "x")) == bare(before)
 
 
 def test_whole_amounts_are_written_as_the_server_stores_them(place: Place) -> None:
