@@ -34,7 +34,7 @@ def find_invalid_policy_fields(kind: str, spec: Mapping[str, Any]) -> Iterator[I
     for i, variable in enumerate(spec.get("variables") or ()):
         name = variable.get("name") or ""
         if not NAME.fullmatch(name) or name in _read_rules("reserved"):
-            message = f'Invalid value: "{name}": name is not a valid CEL identifier'
+            message = f'Invalid value: "{name}": must be a valid CEL identifier'
             yield InvalidField(f"spec.variables[{i}].name", message)
     for i, rule in enumerate((spec.get("matchConstraints") or {}).get("resourceRules") or ()):
         for field in _FIELDS:
@@ -48,12 +48,13 @@ def _check_words(where: str, field: str, words: Sequence[str]) -> Iterator[Inval
         text = _read_rules("alone").get(f"{field} {word}")
         if text and len(words) > 1:
             yield InvalidField(where, f"Invalid value: {[*words]}: {text}")
-    for i, word in enumerate(words):
-        if field == "operations":
+    if field == "operations":
+        for i, word in enumerate(words):
             yield from _check_legal("operation", f"{where}[{i}]", word)
-        elif field == "resources" and "*" in words and word != "*" and "/" not in word:
-            text = "if '*' is present, must not specify other resources without subresources"
-            yield InvalidField(f"{where}[{i}]", f'Invalid value: "{word}": {text}')
+    others = [word for word in words if word != "*" and "/" not in word]
+    if field == "resources" and "*" in words and others:
+        text = "if '*' is present, must not specify other resources without subresources"
+        yield InvalidField(where, f"Invalid value: {[*words]}: {text}")
 
 
 def _check_actions(actions: Sequence[str]) -> Iterator[InvalidField]:
