@@ -53,7 +53,7 @@ def list_manifests(place: Place) -> list[Object]:
     selected = pool(place, node_selector={"pool": "h100"}, gpus_per_pod=8, most_gpus=16.0)
     canary = CanarySettings(image="registry.site/pause:1", namespace=place.name)
     return [
-        manifests.build_priority_class(),
+        {**manifests.build_priority_class(), "metadata": {"name": place.name}},
         manifests.build_placeholders(pool(place), 2),
         manifests.build_placeholders(selected, 0),
         manifests.build_by_schedule(pool(place)),

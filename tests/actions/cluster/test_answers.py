@@ -86,7 +86,8 @@ def test_another_version_is_a_conflict_and_not_sent_twice(place: Place) -> None:
 def test_another_uid_is_a_conflict_though_the_server_calls_it_invalid(
     place: Place, key: str
 ) -> None:
-    place.make(key, {"metadata": {"name": "x"}, "spec": replicated()})
+    spec = replicated() if key == "Deployment" else {"template": {"spec": POD}}
+    place.make(key, {"metadata": {"name": "x"}, "spec": spec})
     meant = change(place, key)
     target = msgspec.structs.replace(meant.target, uid="0", resource_version=None)
     answer = place.door.send(msgspec.structs.replace(meant, target=target), dry_run=False)

@@ -9,7 +9,7 @@ from actions.cluster.owners import UnknownOwner, find_top_owner, read_chain
 from actions.cluster.workload_pods import count_requested_gpus, list_workload_pods
 from fallow.action_models import Target
 from tests.actions.places import Object, Place, door
-from tests.actions.reclaim.examples import POD, job, replicated
+from tests.actions.reclaim.examples import GROUPS_OF_TWO, POD, job, replicated
 
 
 class Asked(KubeClient):
@@ -40,7 +40,8 @@ def make(
     place: Place, key: str, name: str, spec: Any, owner: Object | None = None, **meta: Any
 ) -> Object:
     above = under(owner) if owner else {}
-    return place.make(key, {"metadata": {"name": name, **above, **meta}, "spec": spec})
+    whole = {} if spec is None else {"spec": spec}
+    return place.make(key, {"metadata": {"name": name, **above, **meta}, **whole})
 
 
 def pod(place: Place, name: str = "p", owner: Object | None = None, **meta: Any) -> Object:
@@ -140,7 +141,7 @@ def test_a_volcano_job_is_told_from_a_built_in_one(place: Place) -> None:
 
 def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place) -> None:
     """Regression 15: the action is on the LeaderWorkerSet, once, and never on its pods."""
-    whole = make(place, "LeaderWorkerSet", "l", {"replicas": 1})
+    whole = make(place, "LeaderWorkerSet", "l", GROUPS_OF_TWO)
     leaders = make(place, "StatefulSet", "l", {"serviceName": "l", **replicated(1)}, whole)
     label = {"labels": {"leaderworkerset.sigs.k8s.io/name": "l"}}
     leader = pod(place, "l-0", leaders, **label)

@@ -5,7 +5,7 @@ only the kubelets are ours. What fails in most runs there fails on the stub in e
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from actions.journal import event_types
 from actions.loop.lease import ANCHOR_KEY
+from actions.loop.protocols import StepResult
 from fallow.action_models import Change, Target
 from tests.actions.loop import draining
 from tests.actions.loop.control_plane import RealSite, prepared
@@ -188,9 +189,11 @@ def test_a_status_written_5_times_a_second_holds_no_act(
                 actor = site.actor()
                 site.told_and_waited(actor)
                 results: list[str] = []
+                steps: Sequence[StepResult] = ()
                 while "acted" not in results:
-                    assert len(results) < 3, results
-                    results += [step.result for step in actor.turn(dry_run=False).steps]
+                    assert len(results) < 3, (results, [step.reasons for step in steps])
+                    steps = actor.turn(dry_run=False).steps
+                    results += [step.result for step in steps]
                 assert count() > 0
             site.remove("Deployment", name)
 

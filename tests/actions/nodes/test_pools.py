@@ -16,7 +16,8 @@ from tests.servers import s3
 
 FOUND = {"same_type": {"nodes": 3}, "today": {"nodes": 5, "gpus": 40}}
 
-TEMPLATE: dict[str, Any] = {"template": {"spec": {}}}
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "gpus"}
+TEMPLATE: dict[str, Any] = {"template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": []}}}
 
 
 def intended(

@@ -50,7 +50,10 @@ def trained(specs: str, **more: Any) -> Object:
     return {specs: {"Worker": {"replicas": 2, "template": {"spec": POD}}}, **more}
 
 
-WORKSPACE: Object = {"kind": "jupyter", "podTemplate": {"options": {}, "volumes": {}}}
+OPTIONS = {"imageConfig": "jupyter", "podConfig": "one_gpu"}
+WORKSPACE: Object = {"kind": "jupyter", "podTemplate": {"options": OPTIONS, "volumes": {}}}
+GROUPS_OF_TWO: Object = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": POD}}}
+RAY: Object = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": POD}}}
 CRON_WORKFLOW: Object = {"schedules": ["0 * * * *"], "workflowSpec": {}}
 SPARK: Object = {
     "type": "Scala", "sparkVersion": "4.0.0", "mainApplicationFile": "local:///x.jar",
@@ -64,8 +67,8 @@ EXAMPLES = (
     Example("Rollout", replicated(), verb=SCALE),
     Example("Rollout", replicated(None), verb=SCALE),
     Example("StatefulSet", {"serviceName": "x", **replicated()}, verb=SCALE),
-    Example("LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 2}}, verb=SCALE),
-    Example("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 2}}, verb=SCALE),
+    Example("LeaderWorkerSet", {"replicas": 2, **GROUPS_OF_TWO}, verb=SCALE),
+    Example("LeaderWorkerSet", GROUPS_OF_TWO, verb=SCALE),
     Example("Notebook", {"template": {"spec": POD}}, verb=STOP),
     Example("Notebook", {"template": {"spec": POD}}, meta={"annotations": {"a": "b"}}, verb=STOP),
     Example("Workspace", WORKSPACE, verb=STOP),
@@ -84,9 +87,9 @@ EXAMPLES = (
     Example("JAXJob", trained("jaxReplicaSpecs")),
     Example("TrainJob", {"runtimeRef": {"name": "torch"}}),
     Example("JobSet", {"replicatedJobs": []}),
-    Example("RayJob", {"shutdownAfterJobFinishes": True, "rayClusterSpec": {}}),
-    Example("RayCluster", {"headGroupSpec": {}}),
-    Example("RayService", {"rayClusterConfig": {}}),
+    Example("RayJob", {"shutdownAfterJobFinishes": True, "rayClusterSpec": RAY}),
+    Example("RayCluster", RAY),
+    Example("RayService", {"rayClusterConfig": RAY}),
     Example("InferenceService", {"predictor": {"minReplicas": 1}}, verb=STOP),
     Example("LLMInferenceService", {"replicas": 1}, verb=STOP),
     Example("InferenceGraph", {"nodes": {}}, verb=STOP),
