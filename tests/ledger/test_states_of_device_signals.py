@@ -192,6 +192,16 @@ def test_what_works_or_lacks_a_field_does_not_spin(account: Account) -> None:
     assert account(2, **shown) == {"productive": 2.0 * len(others)}
 
 
+@pytest.mark.parametrize(
+    ("power_w", "state"), [(244.0, "low"), (246.0, "productive"), (None, "productive")]
+)
+def test_without_profiling_power_says_whether_a_busy_engine_spins(
+    account: Account, power_w: float | None, state: str
+) -> None:
+    """A server that hangs in a collective: 183 W at 100 %; 35 % of an H100's 700 W are 245 W."""
+    assert account(2, a=series(60, 2, gpu_util_pct=100.0, power_w=power_w)) == {state: 2.0}
+
+
 def test_frozen_counters_are_unknown(account: Account) -> None:
     still = series(30, 6, gpu_util_pct=0.0, energy_mj=4_000_000, power_w=np.full(720, 113.127))
     assert account(6, a=still) == {"unknown": 6.0}

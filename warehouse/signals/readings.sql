@@ -77,6 +77,14 @@ SELECT
                         AND coalesce(
                             NOT h.whole_gpu OR h.power_w_mean < $spin_tdp * h.tdp_w, TRUE
                         )
+                -- Without any profiling field its power says whether its busy engine does much.
+                WHEN
+                    coalesce(
+                        h.tensor_active_max, h.dram_active_max, h.sm_active_max, h.fp32_active_max
+                    ) IS NULL
+                    THEN coalesce(
+                        h.whole_gpu AND NOT h.shares AND h.power_w_mean < $spin_tdp * h.tdp_w, FALSE
+                    )
                 ELSE FALSE
             END
         ELSE FALSE
