@@ -90,9 +90,13 @@ def show_data_health_figures(request: PageRequest) -> None:
     )
     oldest = f"{doubts.oldest_price:%Y-%m-%d}" if doubts.oldest_price else "none"
     cluster = request.filters.cluster
-    unseen = data.query(coverage.describe_unseen_gpus, request.window, cluster, page.escape)
+    doubted = "".join(
+        f"{text}. "
+        for describe in (coverage.describe_unseen_gpus, coverage.describe_still_gpus)
+        if (text := data.query(describe, request.window, cluster, page.escape))
+    )
     page.note(
-        f"{f'{unseen}. ' if unseen else ''}"
+        f"{doubted}"
         f"Oldest price in the window: {oldest}. Devices silent for less than a day: "
         f"{doubts.silent_devices or 0}. Used by no known pod: "
         f"{format_hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, "

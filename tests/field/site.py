@@ -4,8 +4,9 @@ All times are relative to the present hour: an import of a dump dates what it ha
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,6 +197,25 @@ def list_lines(
         f"{metric}{{{text}}} {value + k % 3 * (metric in POWER)} {at}"
         for metric, value in values.items()
         for k, at in enumerate(times)
+    ]
+
+
+def list_counter(
+    metric: str,
+    uuid: str,
+    host: str,
+    *,
+    gpu: int = 0,
+    steps: Sequence[float],
+    start: float = 4e12,
+    **labels: str,
+) -> list[str]:
+    """Return a counter's lines, from the first scrape of the telemetry on: what each adds."""
+    lines = list_lines(uuid, host, gpu=gpu, values={metric: 0.0}, **labels)
+    values = accumulate(steps, initial=start)
+    return [
+        f"{line.rsplit(' ', 2)[0]} {value:.0f} {line.rsplit(' ', 1)[1]}"
+        for line, value in zip(lines, values, strict=False)
     ]
 
 

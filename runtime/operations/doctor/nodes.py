@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 DAYS = 7
 UNSEEN_STEP = "does the exporter show every GPU of these nodes (nvidia-smi -L there)?"
+STILL_STEP = (
+    "export DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION where the GPUs have it (docs/prometheus.md)"
+)
 STEP = (
     "relabel `node` onto the exporter's series, or let kube-state-metrics show pod_ip "
     "(docs/prometheus.md)"
@@ -39,7 +42,10 @@ def check_nodes(views: "Views", now: datetime) -> Iterator[CheckRow]:
 
 
 def _check_unseen(views: "Views", window: Window) -> Iterator[CheckRow]:
-    """Say which paid GPUs no exporter shows, in the newest hour of each cluster."""
+    """Say which paid GPUs no exporter shows, and of which idle ones nothing proves it."""
     unseen = coverage.describe_unseen_gpus(views, window)
     if unseen is not None:
         yield CheckRow("unseen GPUs", "warn", unseen, UNSEEN_STEP)
+    still = coverage.describe_still_gpus(views, window)
+    if still is not None:
+        yield CheckRow("idle or frozen GPUs", "warn", still, STILL_STEP)

@@ -1,0 +1,41 @@
+-- Whole GPUs that are idle or whose telemetry is frozen: in the newest day of the window they are
+-- idle by their readings, 20 at least, their power stands still and they have no energy counter.
+-- Where finer neighbours or other GPUs of the model showed that the power is frozen
+-- (signals/frozen_power.sql), it is: those are not among them.
+WITH gpu AS (
+    SELECT
+        r.cluster,
+        r.device,
+        any_value(d.node) AS node,
+        any_value(coalesce(d.gpu_model, d.model)) AS model,
+        max(r.bucket) AS newest,
+        sum(r.idle_s) / 3600 AS idle_h
+    FROM rollup_1h AS r
+    INNER JOIN device AS d ON r.cluster = d.cluster AND r.device = d.device
+    WHERE
+        r.bucket >= greatest($since, $until::TIMESTAMP - INTERVAL 24 HOUR) AND r.bucket < $until
+        AND d.parent IS NULL AND r.power_w_n > 0 AND ($cluster IS NULL OR r.cluster = $cluster)
+        -- An hour at work says nothing of an idle GPU's sensor.
+        AND r.idle_s > 0 AND r.low_s + r.busy_s <= 0
+    GROUP BY r.cluster, r.device
+    HAVING
+        min(r.power_w_min) = max(r.power_w_max) AND count(r.energy_mj) = 0
+        AND sum(r.power_w_n) >= 20
+)
+
+SELECT
+    g.cluster,
+    g.node,
+    g.device,
+    g.model,
+    g.idle_h
+FROM gpu AS g
+WHERE
+    NOT EXISTS (
+        SELECT 1
+        FROM signal AS s
+        WHERE
+            g.cluster = s.cluster AND g.device = s.device AND s.rule = 'frozen'
+            AND s.bucket >= g.newest AND s.bucket < g.newest + INTERVAL 1 HOUR
+    )
+ORDER BY g.cluster, g.node, g.device
