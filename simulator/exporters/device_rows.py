@@ -41,8 +41,11 @@ def build_rows(
     source: str = "exporters",
     first: int = 0,
     last: int | None = None,
+    device_indices: Sequence[int] | None = None,
 ) -> Iterator[Batch]:
-    """Yield what all nodes' exporters show of the ticks [first, last), in order of time.
+    """Yield what nodes' exporters show of the ticks [first, last), in order of time.
+
+    All of them, unless `device_indices` name the devices of some nodes.
 
     `sample`, `holding` where devices are shared, and `scrape` rows: one per node and stretch in
     which it answered, or did not. `allocations` and what reaches back in time: see `shown.shown`.
@@ -51,7 +54,14 @@ def build_rows(
     until = len(block.ticks) if last is None else last
     for begin in range(first, until, step):
         end = min(begin + step, until)
-        telemetry = distort(block, quirks, allocations=allocations, first=begin, last=end)
+        telemetry = distort(
+            block,
+            quirks,
+            allocations=allocations,
+            first=begin,
+            last=end,
+            device_indices=device_indices,
+        )
         telemetry_rows = _Rows(telemetry, cluster, source)
         again_s = quirks.value("duplicate-scrapes", "again_s") if telemetry.twice.any() else 0.0
         answered = ~telemetry.silent

@@ -21,6 +21,8 @@ from simulator.work.device_facts import has_nvlink
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 NOISE_W = 0.12
+SLOT, LONG_SLOT, LONG_SHARE = 11, 44, 0.08
+"""Samples of two runs of equal power, of a long run, and the share of long runs: an idle H100's."""
 HBM_WARMER_C = 11.0
 _MJ_PER_KWH = 3.6e9
 _OLD_XIDS = np.array([13, 31, 43, 63, 94])
@@ -97,6 +99,7 @@ def distort(
     )
     view.blank(values)
     printed = _mark_printed(devices).copy()
+    printed &= ~view.hidden()
     _partition(values, printed, beside_instances)
     holder = view.seen(block.holder, source).astype(np.int64)
     restart = view.by_node("exporter-restart")
@@ -152,6 +155,17 @@ class _View:
         """Return by device whether its node has a quirk for ever."""
         struck = self.quirks.strikes(name, self.nodes.tolist(), self.ticks[:1]).struck
         return np.asarray(struck[self.node, 0])
+
+    def hidden(self) -> Marks:
+        """Return by [field, device] which fields of whole GPUs a node's exporter lacks."""
+        fields = read_fields()
+        of_profiler = np.array([f.prof for f in fields])[:, None]
+        energy = np.array([f.column == "energy_mj" for f in fields])[:, None]
+        whole = np.array([d.instance is None for d in self.devices])
+        marks: Marks = (of_profiler & whole & self.of_node("no-profiling")) | (
+            energy & whole & self.of_node("no-energy-counter")
+        )
+        return marks
 
     def by_node(self, name: str, after: str = "") -> Marks:
         """Return by [device, tick] when a node is affected; `after` adds that many seconds."""
@@ -221,7 +235,8 @@ class _View:
         raw = self.seen(getattr(block, _SENSORS[column]), source).astype(np.float64)
         if column == "power_w":
             raw = raw + np.where(raw > 0, _draw_noise(block.ticks)[source], 0.0)
-        elif column == "mem_temp_c":
+            return self._resolve(self._hold(raw, source))
+        if column == "mem_temp_c":
             raw = raw + HBM_WARMER_C
         elif column == "mem_copy_util_pct":
             raw = raw * 100
@@ -232,6 +247,34 @@ class _View:
             )
             raw = np.maximum((whole - reserved_mib)[:, None] - np.rint(raw), 0.0)
         return np.asarray(np.rint(raw) if field.whole else np.round(raw, 6))
+
+    def _hold(self, watts: Doubles, source: Codes) -> Doubles:
+        """Repeat the power of quiet GPUs: the readings since a run's begin, by absolute time.
+
+        A slot of eleven samples has two runs, some slots of 44 have one.
+        """
+        gpus = self.uuids
+        quiet = self.quirks.strikes("held-power", gpus, self.ticks[:1]).struck[:, 0]
+        if not quiet.any():
+            return watts
+        sample = np.round(self.ticks / self.block.every_s)
+        slot, long_slot = sample // SLOT, sample // LONG_SLOT
+        cut = 3 + np.floor(self.quirks.chance("held-power", gpus, slot, salt=1) * (SLOT - 5))
+        begin = np.where(sample % SLOT < cut, slot * SLOT, slot * SLOT + cut)
+        long_run = self.quirks.chance("held-power", gpus, long_slot, salt=2) < LONG_SHARE
+        begin = np.where(long_run, long_slot * LONG_SLOT, begin)
+        before = np.maximum(source - (sample - begin).astype(np.int64), 0)
+        first = self.seen(self.block.power_w, before).astype(np.float64)
+        steady = abs(watts - first) < self.quirks.value("held-power", "least_w")
+        return np.where(quiet[:, None] & steady & (watts > 0), first, watts)
+
+    def _resolve(self, watts: Doubles) -> Doubles:
+        """Round the power to its sensor's steps."""
+        coarse = self.of_node("coarse-power")
+        if coarse.any():
+            step = self.quirks.value("coarse-power", "step_w")
+            watts = np.where(coarse[:, None], np.rint(watts / step) * step, watts)
+        return np.asarray(np.round(watts, 6))
 
     def _reset(self, energy: Doubles) -> None:
         """Reset the counters: the values do not depend on where a block is cut."""

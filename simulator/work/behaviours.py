@@ -216,7 +216,8 @@ class Script:
         """Return the requests in flight; None = the pod serves nothing."""
         if self.family != "serving":
             return None
-        serves = self._is(self.timeline.kind_at(ticks), "serve", "burst")
+        # A server that hangs keeps its requests.
+        serves = self._is(self.timeline.kind_at(ticks), "serve", "burst", "spin")
         raw = draw_words(self.plan.seed, "requests", ticks, 1)[0]
         return np.where(serves, 1 + np.floor(compute_uniform(raw) * self.numbers["rps"]), 0.0)
 

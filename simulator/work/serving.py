@@ -82,6 +82,8 @@ def run_serving(seed: int, numbers: Numbers, start_s: float) -> Source:
     if forgets and not numbers["forget_after_s"]:
         return follow_until(_run_server(seed, numbers, start_s), begin, "idle")
     source = _run_server(seed, numbers, start_s)
+    if math.isfinite(numbers["wedge_after_s"]):
+        source = follow_until(source, begin + numbers["wedge_after_s"], "spin", 1.0)
     return follow_until(source, begin + numbers["forget_after_s"], "idle") if forgets else source
 
 

@@ -9,6 +9,8 @@ import pytest
 from collectors.jupyter import JupyterCollector
 from fallow.collector_settings import JupyterSettings
 from fallow.errors import UsageError
+from simulator.exporters.device_catalog import read_fields
+from simulator.exporters.device_telemetry import distort
 from simulator.exporters.quirks import Quirks, read_quirks
 from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet
@@ -197,6 +199,46 @@ def test_lines_that_come_twice_are_one_value(scrape: Scrape) -> None:
     assert len(one.rows()) == len(plain.rows()) == len(fleet.DEVICES)
 
 
+@pytest.mark.parametrize("quirk", ["no-profiling", "no-energy-counter"])
+def test_fields_that_a_gpu_lacks_are_absent(quirk: str, scrape: Scrape) -> None:
+    columns = differs(scrape(f"{quirk}:rate=1").devices(), scrape().devices())
+    assert columns == (
+        {"energy_mj"}
+        if quirk == "no-energy-counter"
+        else {"gr_engine_active", "sm_active", "tensor_active", "dram_active", "fp32_active",
+              "pcie_tx_bps", "pcie_rx_bps", "nvlink_tx_bps", "nvlink_rx_bps"}
+    )  # fmt: skip
+    rows = scrape(f"{quirk}:rate=1").devices()
+    missing = {device for device, row in rows.items() if all(row[c] is None for c in columns)}
+    assert missing == {d.uuid for d in fleet.DEVICES if d.instance is None}
+
+
+def test_a_coarse_sensor_reads_steps(scrape: Scrape) -> None:
+    coarse, plain = scrape("coarse-power:rate=1,step_w=10").devices(), scrape().devices()
+    assert differs(coarse, plain) == {"power_w"}
+    for device, row in coarse.items():
+        assert row["power_w"] % 10 == 0
+        assert abs(row["power_w"] - plain[device]["power_w"]) <= 5
+
+
+def test_a_quiet_sensor_repeats_itself_for_3_to_8_samples_and_never_over_a_change() -> None:
+    block = fleet.block(2000)
+    rng = np.random.default_rng(1)
+    block.power_w[:] = 117 + rng.normal(0, 0.3, block.power_w.shape)
+    block.power_w[:, 1000:1100] = 400 + rng.normal(0, 9, (len(block.devices), 100))
+    telemetry = distort(block, Quirks.of(["held-power:rate=1"], 1))
+    power = telemetry.values[next(i for i, f in enumerate(read_fields()) if f.column == "power_w")]
+    for row in power:
+        cuts = np.flatnonzero(np.diff(row) != 0) + 1
+        runs = np.diff(np.concatenate([[0], cuts, [2000]]))
+        idle = runs[(cuts.searchsorted(1000) + 1) : -1]
+        assert set(np.unique(runs[1:50])) <= {*range(3, 9), *range(30, 61)}
+        assert np.median(idle) <= 8
+        assert runs.max() >= 30
+        assert abs(row[:1000] - 117).max() < 3
+        assert row[1000:1100].min() > 300
+
+
 def test_with_every_quirk_on_nothing_is_invented(scrape: Scrape) -> None:
     shown = fleet.block(20)
     one = scrape("all", seed=4, shown=shown)
@@ -241,5 +283,5 @@ def test_strikes_follow_from_the_seed_alone_and_keep_their_rate() -> None:
 
 
 def test_the_table_names_every_quirk_of_the_issue() -> None:
-    assert len(read_quirks()) == 16
+    assert len(read_quirks()) == 20
     assert all(quirk.description for quirk in read_quirks().values())

@@ -313,3 +313,26 @@ def test_a_decoding_server_works_day_and_night() -> None:
     busy = build_script(WorkPlan("decoding serving", 3), MONDAY).play(at).busy[0].reshape(-1, 12)
     assert busy.mean() > 0.5
     assert (busy.mean(axis=1) > 0.2).mean() > 0.9
+
+
+def test_an_offloading_job_is_zero_to_a_gauge_in_83_percent_of_the_samples() -> None:
+    script = build_script(WorkPlan("offloading training", 3, ranks=8), MONDAY)
+    over = MONDAY + 7200 + 30.0 * np.arange(2880, dtype=np.float64)
+    played = script.play(over, range(8))
+    computes = played.kind == read_kinds().number("offload")
+    assert computes.mean() > 0.9
+    assert (played.now[computes] == 0).mean() == pytest.approx(0.83, abs=0.01)
+    assert set(np.unique(played.state[computes])) == {STATES.index("low")}
+
+
+def test_a_wedged_server_keeps_its_requests_and_answers_none() -> None:
+    script = build_script(WorkPlan("wedged serving", 3), MONDAY)
+    late = MONDAY + 3 * 3600 + 30.0 * np.arange(240, dtype=np.float64)
+    played = script.play(late)
+    assert set(np.unique(played.state)) == {STATES.index("lost")}
+    assert played.busy.min() > 0.95
+    running, total = script.requests_running(late), script.requests_total(late)
+    assert running is not None
+    assert total is not None
+    assert running.min() >= 1
+    assert np.ptp(total) == 0 < total[0]
