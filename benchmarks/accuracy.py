@@ -13,6 +13,7 @@ from functools import partial
 from benchmarks.result import Result
 from runtime.experiments.accuracy.measurement import FALLOW, measure
 from runtime.experiments.accuracy.scores import Score, pool_scores
+from runtime.experiments.accuracy.sensors import SensorHours, measure_sensors
 from warehouse.runners.local import LocalRunner
 
 WORKERS = 2
@@ -28,7 +29,41 @@ def run(small: bool) -> list[Result]:
     for place, judge in enumerate(s.judge for s in worlds[0]):
         world_scores = [world[place] for world in worlds]
         out += _build_results(judge, pool_scores(world_scores), world_scores)
-    return out
+    return out + _build_sensor_results(measure_sensors(1, hours=9 if small else 27))
+
+
+def _build_sensor_results(nodes: Sequence[SensorHours]) -> list[Result]:
+    """Return what the ledger says of real' sensors (`sensors.csv`)."""
+    live = [n for n in nodes if n.spec.work == "idle-node" and not n.spec.frozen]
+    twins = [n for n in nodes if n.spec.frozen]
+    offloading = [n for n in nodes if n.spec.work == "offloading"]
+    wedged = [n for n in nodes if n.spec.work == "wedged"]
+    figures: list[tuple[str, Sequence[SensorHours], float, float | None, bool]] = [
+        ("idle GPUs: share of their hours idle", live, _share(live, "idle"), 0.99, False),
+        ("their frozen twins: hours idle, not counted apart", twins,
+         sum(n.ledger.get("idle", 0.0) - n.doubted for n in twins), 0, True),
+        ("their frozen twins: hours idle, counted apart", twins,
+         sum(n.doubted for n in twins), None, True),
+        ("idle GPUs: hours counted apart", live, sum(n.doubted for n in live), None, True),
+        ("bursts that a gauge misses: share of the hours idle", offloading,
+         _share(offloading, "idle"), 0.005, True),
+        ("bursts that a gauge misses: idle findings", offloading, _count_idle(offloading), 0, True),
+        ("wedged servers: share of the hours productive", wedged, _share(wedged, "productive"), 0,
+         True),
+    ]  # fmt: skip
+    return [
+        Result(name=name, value=value, unit="", reach=reach, at_most=at_most,
+               note=f"of {sum(n.hours for n in of):.0f} GPU-h on {len(of)} nodes")
+        for name, of, value, reach, at_most in figures
+    ]  # fmt: skip
+
+
+def _share(nodes: Sequence[SensorHours], state: str) -> float:
+    return sum(n.ledger.get(state, 0.0) for n in nodes) / sum(n.hours for n in nodes)
+
+
+def _count_idle(nodes: Sequence[SensorHours]) -> float:
+    return float(sum(kind.startswith("idle") for n in nodes for kind in n.findings))
 
 
 def measure_worlds(seeds: Sequence[int], *, gpus: int, days: float) -> list[list[Score]]:

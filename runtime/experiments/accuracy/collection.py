@@ -30,7 +30,7 @@ from runtime.operations import pipeline
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
-from simulator.models import Block
+from simulator.models import TICK_S, Block
 from simulator.work.behaviours import Script
 from simulator.world import World
 
@@ -86,24 +86,36 @@ def _list_steps(  # noqa: PLR0917  (one caller)
         until_s = min(now_s + step_s, end_s)
         block = world.advance(until_s)
         scripts.update(world.cast.scripts)
-        allocations = [t for t in world.list_allocations(now_s, until_s) if t.holder.uid in scripts]
-        pipeline.ingest(
-            warehouse,
-            inventory.batches(until_s),
-            build_rows(
-                block, quirks, cluster=CLUSTER, allocations=[t for t in allocations if t.share < 1]
-            ),
-            build_host_spans(
-                allocations,
-                scripts,
-                np.arange(now_s, until_s, HOSTS_EVERY_S),
-                cluster=CLUSTER,
-                quirks=quirks,
-                node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
-            ),
-        )
+        store_step(warehouse, world, inventory, block, scripts, [(quirks, None)])
         yield block
         now_s = until_s
+
+
+def store_step(  # noqa: PLR0917  (a step's parts)
+    warehouse: "Warehouse",
+    world: World,
+    inventory: "Inventory",
+    block: Block,
+    scripts: Mapping[str, Script],
+    quirks_of: Sequence[tuple[Quirks, Sequence[int] | None]],
+) -> None:
+    """Store the rows of a block; `quirks_of`: those of some devices, None = of all."""
+    now_s, until_s = float(block.ticks[0]), float(block.ticks[-1]) + TICK_S
+    allocations = [t for t in world.list_allocations(now_s, until_s) if t.holder.uid in scripts]
+    shared = [t for t in allocations if t.share < 1]
+    device_rows = (
+        build_rows(block, q, cluster=CLUSTER, allocations=shared, device_indices=indices)
+        for q, indices in quirks_of
+    )
+    host_rows = build_host_spans(
+        allocations,
+        scripts,
+        np.arange(now_s, until_s, HOSTS_EVERY_S),
+        cluster=CLUSTER,
+        quirks=quirks_of[0][0],
+        node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+    )
+    pipeline.ingest(warehouse, inventory.batches(until_s), *device_rows, host_rows)
 
 
 class Inventory:
