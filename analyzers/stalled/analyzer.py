@@ -2,6 +2,7 @@
 
 pod ─► ranks.sql ──► jobs ─┐
 sample ─► quiet_stretches.sql ─► by device ─► of all ranks together ───────────┐
+sample ─► five_minutes.sql ─► power above the idle band: no rest ──────────────┤
 progress_sample ─► unchanged_progress.sql ─► does it progress? ────────────────┼─► judge.py
 pod_sample ─► host_traffic.sql, bursts.sql ─► data, evaluation, checkpoints ───┘
 """

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
@@ -16,6 +18,7 @@ from analyzers.stalled.rows import (
     PodKey,
     QuietStretch,
     UnchangedStretch,
+    read_five_minutes,
     read_hosts,
     read_job_pods,
     read_presence,
@@ -24,9 +27,12 @@ from analyzers.stalled.rows import (
 )
 from analyzers.workload_kinds import list_gang_kinds
 from analyzers.workload_rows import Owner
+from fallow.gpu_models import find_gpu_model
+from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.reliability_settings import StalledSettings
 from fallow.window import Window
+from warehouse.signals.power_band import EnergyRows, is_above_band
 
 HOST_LOOKBACK = timedelta(hours=24)
 """How far back bursts of writing are read: three checkpoints of a slow job."""
@@ -71,7 +77,7 @@ def _judge_hours(
     limits = _name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm", "spin_bps",
                           "rest_engine", "most_gap", "still_readings", "still_s")  # fmt: skip
     by_job: dict[Owner, list[QuietStretch]] = {}
-    for quiet in read_quiet(views, {**parameters, **limits, "least_s": least_s}):
+    for quiet in _read_quiet(views, {**parameters, **limits, "least_s": least_s}):
         by_job.setdefault(quiet.owner, []).append(quiet)
     candidates = [
         (job.within(segment.start, segment.end), segment)
@@ -88,6 +94,36 @@ def _judge_hours(
         if segment.cut(begin) and _may_hang(job, segment, progress)
     }
     return [*uncertain, *_judge_candidates(views, recent, whole, progress, least_s)], cut
+
+
+def _read_quiet(views: Views, parameters: dict[str, Any]) -> list[QuietStretch]:
+    """Return the stretches without work; five minutes of rest above the idle band are work."""
+    stretches = read_quiet(views, parameters)
+    resting = sorted({(q.cluster, q.device) for q in stretches if q.first_rest is not None})
+    if not resting:
+        return stretches
+    rows = read_five_minutes(views, parameters, resting)
+    above = rows.filter(pl.Series(_flag_above_band(rows)))
+    return stretches if above.is_empty() else read_quiet(views, parameters, above)
+
+
+def _flag_above_band(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which five minutes have more power than an idle GPU of their model."""
+    models = {name: find_gpu_model(name) for name in rows["model"].unique()}
+    priors = {name: model.idle_context_w for name, model in models.items() if model is not None}
+    prior_w = pl.col("model").replace_strict(priors, default=None, return_dtype=pl.Float64)
+    numbers = rows.select(
+        pl.col("power_w", "energy_mj").fill_null(np.nan),
+        line=pl.struct("cluster", "device").rle_id().cast(pl.Int64),
+        band_w=pl.coalesce("band_w", prior_w).fill_null(np.nan),
+    )
+    columns = {name: numbers[name].to_numpy() for name in numbers.columns}
+    return is_above_band(
+        columns["line"],
+        columns["power_w"],
+        EnergyRows(columns["energy_mj"], rows["seconds"].to_numpy(), rows["interval_s"].to_numpy()),
+        columns["band_w"] + IdleSettings().power_margin_w,
+    )
 
 
 def _select_whole(

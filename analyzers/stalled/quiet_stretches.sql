@@ -1,7 +1,8 @@
 -- Stretches in which a job's device does no work: one row per device and stretch of at least
 -- `least_s` seconds. It spins (its engine is busy and nothing moves), is idle (`rest`), or it is
--- unknown which (`blind`). `level_w` is the device's median power while it works. A gap without
--- samples separates two stretches. Ratios are 32-bit floats: with 1e-6, a ratio equal to its limit
+-- unknown which (`blind`). Five minutes of `above_band` are no rest, whatever the engine shows.
+-- `level_w` is the median power of the device while it works. A gap without samples separates two
+-- stretches. Ratios are 32-bit floats: with 1e-6, a ratio equal to its limit
 -- counts as equal.
 WITH pods AS (
     SELECT DISTINCT
@@ -11,6 +12,13 @@ WITH pods AS (
         workload_kind,
         workload
     FROM ranks
+),
+
+above_band AS (
+    SELECT
+        unnest($above_clusters) AS cluster,
+        unnest($above_devices) AS device,
+        unnest($above_buckets)::TIMESTAMP AS bucket
 ),
 
 attributed AS (
@@ -51,6 +59,7 @@ judged AS (
             WHEN h.engine IS null THEN 'blind'
             -- A profiler that reports 0 while kernels run is broken, not a signal.
             WHEN h.gr_engine_active <= $rest_engine AND h.util >= 0.1 THEN 'blind'
+            WHEN h.engine <= $rest_engine AND a.bucket IS NOT null THEN 'low'
             WHEN h.engine <= $rest_engine THEN 'rest'
             WHEN h.engine < $spin_engine - 1e-6 THEN 'work'
             WHEN
@@ -61,6 +70,10 @@ judged AS (
     FROM attributed AS h
     INNER JOIN pods AS p
         ON h.cluster = p.cluster AND h.namespace = p.namespace AND h.pod = p.pod
+    LEFT JOIN above_band AS a
+        ON
+            h.cluster = a.cluster AND h.device = a.device
+            AND time_bucket(INTERVAL 5 MINUTE, h.ts) = a.bucket
 ),
 
 parted AS (
@@ -68,7 +81,7 @@ parted AS (
         *,
         sum(
             CASE
-                WHEN state = 'work' THEN 1
+                WHEN state IN ('work', 'low') THEN 1
                 -- The end of a spin belongs to the stretch; the start of a spin begins a new one.
                 WHEN state <> 'rest' AND before_state = 'rest' THEN 1
                 WHEN epoch(ts) - epoch(before_at) > $most_gap * interval_s THEN 1
@@ -141,7 +154,7 @@ SELECT
 FROM parted AS q
 LEFT JOIN levels AS l ON q.cluster = l.cluster AND q.device = l.device
 LEFT JOIN device AS d ON q.cluster = d.cluster AND q.device = d.device
-WHERE q.state <> 'work'
+WHERE q.state NOT IN ('work', 'low')
 GROUP BY q.cluster, q.namespace, q.workload_kind, q.workload, q.device, q.stretch
 HAVING epoch("end") - epoch(min(q.ts)) >= $least_s
 ORDER BY ALL

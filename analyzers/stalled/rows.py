@@ -108,10 +108,31 @@ def read_job_pods(views: Views, parameters: Mapping[str, Any]) -> list[JobPod]:
     return decode_rows(views.query(steps, parameters), JobPod)
 
 
-def read_quiet(views: Views, parameters: Mapping[str, Any]) -> list[QuietStretch]:
-    """Return the stretches in which devices of jobs do no work."""
+def read_quiet(
+    views: Views, parameters: Mapping[str, Any], above: pl.DataFrame | None = None
+) -> list[QuietStretch]:
+    """Return the stretches in which devices of jobs do no work.
+
+    `above`: cluster, device and bucket of five minutes that are light work, not rest.
+    """
     steps = compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet_stretches")
-    return decode_rows(views.query(steps, parameters), QuietStretch)
+    light = {
+        f"above_{name}s": [] if above is None else above[name].to_list()
+        for name in ("cluster", "device", "bucket")
+    }
+    return decode_rows(views.query(steps, {**parameters, **light}), QuietStretch)
+
+
+def read_five_minutes(
+    views: Views, parameters: Mapping[str, Any], devices: Sequence[tuple[str, str]]
+) -> pl.DataFrame:
+    """Return the power and energy of devices (cluster, name) in five minutes without activity."""
+    chosen = {
+        **{name: parameters[name] for name in ("since", "until", "rest_engine")},
+        "clusters": [cluster for cluster, _ in devices],
+        "devices": [name for _, name in devices],
+    }
+    return pl.DataFrame(views.query(load_sql("stalled/five_minutes"), chosen))
 
 
 def read_unchanged(

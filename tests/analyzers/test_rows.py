@@ -56,6 +56,7 @@ ARGUMENTS: dict[str, Any] = {
     "unseen_s": 600,
     "lookback_s": 900.0,
     "settings": DatapathSettings(),
+    "above": None,
     "datasets": [],
     "pods": [("c", "ml", "p")],
     "times": TIMES,

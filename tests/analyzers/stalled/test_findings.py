@@ -381,3 +381,24 @@ def test_hours_are_those_of_ranks_that_did_no_work(
             assert made.gpu_hours == pytest.approx(len(ranks) * (start - end) / 60, abs=1e-5)
     finally:
         gangs.views.engine.close()
+
+
+@pytest.mark.parametrize(("watts", "stalled"), [(130.0, True), (131.0, False)])
+def test_ranks_above_the_idle_band_do_not_rest(gangs: Gangs, watts: float, stalled: bool) -> None:
+    """120 W are an idle H100's, 10 W the margin: bursts between its readings are work."""
+    gangs.job("w", *[(WORKED, ("rest", 30))] * 2, shown={"rest": {"power_w": watts}})
+    gangs.progress("w", (120, 30), (30, 0))
+    for rank in range(2):
+        gangs.host("w", rank, (120, WORKS), (30, {}))
+    assert (set(found(gangs)) == {"w"}) is stalled
+
+
+def test_energy_shows_bursts_that_the_power_gauge_misses(gangs: Gangs) -> None:
+    """178 W by the counter, 110 W in each reading."""
+    gangs.job("w", *[(WORKED, ("rest", 30))] * 2)
+    gangs.progress("w", (120, 30), (30, 0))
+    for rank in range(2):
+        gangs.host("w", rank, (120, WORKS), (30, {}))
+    assert set(found(gangs)) == {"w"}
+    gangs.views.engine.execute("UPDATE sample SET energy_mj = 178 * 1000 * epoch(ts)")
+    assert found(gangs) == {}
