@@ -20,6 +20,8 @@ BUCKET_US = 300_000_000
 MOST_RANKS = 2**16
 """Devices whose ranks have 16 bits."""
 
+MOST_W = 2048
+"""No GPU uses more."""
 TIMED_COLUMNS = ("energy_mj", "gap_us", "reported_interval_s", "memory_bytes")
 """Measurements that devices need, or the sum of the energy, in the order of time."""
 
@@ -278,8 +280,9 @@ def _order_by_time(at: Ints, device: Array) -> Ints:
 def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
     """Return the increase of the energy counter up to each sample, null where it is not known.
 
-    A drop counts from zero (a driver reload). Over a longer gap nothing is counted: how the energy
-    was spread over it is unknown.
+    A drop counts from zero (a driver reload) where a GPU can have used so much since the sample
+    before; else the counter went backward, and the increase is unknown. Over a longer gap nothing
+    is counted: how the energy was spread over it is unknown.
     """
     counter = columns["energy_mj"]
     at, device, gap = (columns[name].values for name in ("at_us", "device", "gap_us"))
@@ -287,7 +290,10 @@ def _measure_energy(columns: Mapping[str, SampleColumn]) -> SampleColumn:
     rows = slice(None) if counter.valid is None else np.flatnonzero(counter.valid)
     used, at, device, gap = counter.values[rows], at[rows], device[rows], gap[rows]
     counts = (device[1:] == device[:-1]) & (at[1:] - at[:-1] <= gap[1:])
-    increase = used[1:] - np.where(used[1:] >= used[:-1], used[:-1], 0)
+    rises = used[1:] >= used[:-1]
+    # Watts are millijoules per millisecond.
+    counts &= rises | (used[1:] <= (at[1:] - at[:-1]) // 1000 * MOST_W)
+    increase = used[1:] - np.where(rises, used[:-1], 0)
     energy[rows] = np.append(0, np.where(counts, increase, 0))[: len(used)]
     valid[rows] = np.append(False, counts)[: len(used)]
     return SampleColumn(energy, valid)

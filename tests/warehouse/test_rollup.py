@@ -117,6 +117,16 @@ def test_a_look_is_of_one_class(wh: Warehouse, values: dict[str, Any], kind: str
     assert {c for c, s in spoken.items() if s} == {kind}
 
 
+@pytest.mark.parametrize(("after", "counted"), [(122_880_000, 122_880_000), (122_880_001, 0)])
+def test_a_counter_that_falls_counts_what_a_gpu_can_have_used(
+    wh: Warehouse, after: int, counted: int
+) -> None:
+    """2,048 W over 60 s are 122,880,000 mJ: with more the counter did not begin again."""
+    wh.ingest([looks([look(60 * k, energy_mj=v) for k, v in enumerate((4 * 10**11, after))])])
+    roll_up(wh)
+    assert sum(r["energy_mj"] or 0 for r in rolled(wh)) == counted
+
+
 def test_energy_is_booked_where_the_later_look_lies_and_resets_count_from_zero(
     wh: Warehouse,
 ) -> None:
