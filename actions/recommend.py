@@ -65,9 +65,23 @@ def _recommend_idle(finding: Finding) -> tuple[Recommendation, ...]:
         return (_advise_question(finding),)
     why_not = explain_protection(finding.subject.workload_kind, finding.subject.namespace)
     verb = read_verbs().get(finding.subject.workload_kind)
-    if not finding.details.get("actionable") or why_not is not None or verb is None:
+    may_stop = finding.details.get("actionable") or (
+        is_only_held(finding) and all(hold.get("name") for hold in list_holds(finding))
+    )
+    if not may_stop or why_not is not None or verb is None:
         return (_tell(finding, why_not, verb),)
     return (_stop(finding, verb), _tell(finding, None, verb))
+
+
+def list_holds(finding: Finding) -> list[dict[str, str]]:
+    """Return what holds an idle workload: `why`, and the `name` by which a policy lifts it."""
+    return list(finding.details.get("held_by") or ())
+
+
+def is_only_held(finding: Finding) -> bool:
+    """Return whether only what holds it keeps a finding from being acted upon."""
+    details = finding.details
+    return bool(list_holds(finding)) and not details.get("reasons") and "vetoed" not in details
 
 
 def add_recommendations(findings: Iterable[Finding]) -> list[Finding]:
@@ -143,7 +157,16 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
         undo=verb.undo,
         gpu_hours_per_day=compute_gpu_hours_per_day(finding),
         usd_per_day=compute_usd_per_day(finding),
-        caution="; ".join(filter(None, (f"lost: {verb.lost}", verb.caution))),
+        caution="; ".join(
+            filter(
+                None,
+                (
+                    *(f"{hold['why']}" for hold in list_holds(finding)),
+                    f"lost: {verb.lost}",
+                    verb.caution,
+                ),
+            )
+        ),
         claims=build_claims(finding),
     )
 

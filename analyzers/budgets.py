@@ -23,6 +23,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
     wants: str
     """As in its spec: `minAvailable 2`."""
     allowed: int
+    counted: bool
     selector: LabelSelector
 
     @property
@@ -41,7 +42,12 @@ class DisruptionBudgets:
             self._polled.add(row.cluster)
             self._by_place[row.cluster, row.namespace].append(
                 DisruptionBudget(
-                    row.namespace, row.name, _describe_wanted(row), row.allowed, row.label_selector
+                    row.namespace,
+                    row.name,
+                    _describe_wanted(row),
+                    row.allowed,
+                    row.counted,
+                    row.label_selector,
                 )
             )
 

@@ -7,7 +7,8 @@ SELECT
     b.selector,
     b.min_available,
     b.max_unavailable,
-    coalesce(b.disruptions_allowed, 0) AS allowed
+    coalesce(b.disruptions_allowed, 0) AS allowed,
+    coalesce(b.expected_pods, 0) > 0 AS counted
 FROM disruption_budget AS b
 LEFT JOIN last_lists AS l ON b.cluster = l.cluster
 WHERE

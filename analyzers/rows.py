@@ -68,6 +68,8 @@ class BudgetObject(Row, frozen=True):
     min_available: str | None
     max_unavailable: str | None
     allowed: int
+    counted: bool
+    """Whether its controller has counted the pods that it covers."""
 
     @property
     def label_selector(self) -> LabelSelector:

@@ -7,6 +7,8 @@ from fallow.resources import read_text
 
 ACTIVE_SAMPLE = "warehouse:signals/active_sample"
 """Step: device samples with their activity (0-1)."""
+SERVING_LOAD = "warehouse:signals/serving_load"
+"""Step: host samples with what model servers are asked for."""
 POD_OWNERS = "warehouse:inventory/pod_owners"
 """Step: pods under the owner that ledger, pages and advice show."""
 

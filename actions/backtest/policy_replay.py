@@ -45,7 +45,6 @@ from actions.recommend import recommend
 from fallow.action_models import CaseHistory, Decision, Facts, Reason
 from fallow.models import Finding, Recommendation
 from fallow.protocols import PastFindings, Views
-from fallow.resources import read_text
 from fallow.window import Window
 from warehouse.placement.fleet_state import (
     FleetState,
@@ -55,6 +54,7 @@ from warehouse.placement.fleet_state import (
     to_micros,
 )
 from warehouse.placement.pending_queue import PendingWorkloads
+from warehouse.steps import SERVING_LOAD, compose_query
 from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000
@@ -480,7 +480,7 @@ def _read_next_use(
     if lasts.is_empty():
         return {}
     hourly = all(time_us % HOUR_US == 0 for time_us in at)
-    sql = read_text("actions.backtest", "used.sql").strip()
+    sql = compose_query((SERVING_LOAD, "used"), "actions.backtest")
     parameters = {"cases": lasts.write_json(), "since": window.start, "until": window.end}
     rows = views.query(sql, {**parameters, "hourly": hourly}).to_pylist()
     return {r["case_id"]: r["used_us"] for r in rows if r["used_us"] is not None}

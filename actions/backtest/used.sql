@@ -104,9 +104,9 @@ worked AS (
         p.case_id,
         min(s.ts) AS used_at
     FROM pods AS p
-    INNER JOIN pod_sample AS s
+    INNER JOIN serving_load AS s
         ON p.cluster = s.cluster AND p.namespace = s.namespace AND p.pod = s.pod
-    WHERE s.ts > p.since_at AND s.ts >= $since AND s.ts < $until AND s.requests_per_s > 0
+    WHERE s.ts > p.since_at AND s.ts >= $since AND s.ts < $until AND s.is_requested
     GROUP BY p.case_id
 )
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from actions.gates.registry import GateInput, Refusal, register_gate
-from actions.recommend import ELSEWHERE, RESTART, stop_verbs
+from actions.policy.matching import is_any_match
+from actions.recommend import ELSEWHERE, RESTART, is_only_held, list_holds, stop_verbs
 from fallow.models import STALLED_JOB
 from fallow.protections import parse_timestamp
 from fallow.window import format_duration
@@ -83,8 +84,19 @@ def _check_evidence(case: GateInput) -> Iterator[Refusal]:
         yield Refusal(f"the evidence is {finding.evidence}")
     judged = finding.verdict == "idle" or finding.kind == STALLED_JOB
     if judged and finding.details.get("actionable") is not True:
+        if is_only_held(finding):
+            return  # the gate `held` tells
         why = "; ".join(map(str, finding.details.get("reasons") or ()))
         yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")
+
+
+@register_gate("held")
+def _check_held(case: GateInput) -> Iterator[Refusal]:
+    """Refuse what requests or its owner hold, but for the holds that the policy names."""
+    for hold in list_holds(case.facts.finding):
+        name = hold.get("name")
+        if not name or not is_any_match(case.policy.allow.held_by, name):
+            yield Refusal(hold["why"])
 
 
 @register_gate("wanted")

@@ -18,9 +18,9 @@ import msgspec
 from actions.loop.breaker import EPSILON
 from fallow.action_models import Facts
 from fallow.protocols import Views
-from fallow.quiescence import BYTES_S, CPU_SHARE
+from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from fallow.window import format_duration
-from warehouse.steps import ACTIVE_SAMPLE, compose_query, load_step
+from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD, compose_query, load_step
 
 MAX_DELAY = timedelta(seconds=30)
 """Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""
@@ -28,7 +28,7 @@ SKEW = timedelta(seconds=30)
 """Activity that another host's clock dates this long before the stretch counts as part of it."""
 LOOKBACK = timedelta(days=1)
 ALLOCATED = timedelta(minutes=10)
-NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "file writes"})
+NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "files"})
 EXPORTERS, PODS = "exporters", "/api/v1/pods"
 SINGULAR = {"kernels": "kernel", "terminals": "terminal"}
 
@@ -37,8 +37,8 @@ class SignalReading(msgspec.Struct, frozen=True):
     """The last reading of one source about one device or pod."""
 
     signal: str
-    """activity (0-1), power (W), CPU (cores), network, file writes (B/s), requests (1/s), kernels
-    (busy ones), terminals"""
+    """activity (0-1), power (W), CPU (cores), network, files (B/s), I/O pressure (0-1), requests
+    (1/s), requests held (running, waiting, swapped), kernels (busy ones), terminals"""
     about: str
     ts: datetime
     """Until when the reading is valid."""
@@ -172,6 +172,10 @@ def _explain_value(
         text = f"{about} uses {value:.2g} cores, more than {limit:g}"
     elif reading.signal == "requests" and value > 0:
         text = f"{about} serves {value:.2g} requests/s"
+    elif reading.signal == "requests held" and value > 0:
+        text = f"{value:.0f} requests run or wait at {about}"
+    elif reading.signal == "I/O pressure" and value >= IO_PRESSURE:
+        text = f"tasks of {about} wait for I/O {value:.0%} of the time"
     elif reading.signal in TRAFFIC and value >= BYTES_S:
         text = f"{reading.signal} of {about}: {value / 1000:.0f} kB/s"
     return text
@@ -212,4 +216,4 @@ def _to_reading(row: Mapping[str, Any]) -> SignalReading:
 
 @cache
 def _load_sql() -> str:
-    return compose_query((ACTIVE_SAMPLE, "recheck"), "actions.loop")
+    return compose_query((ACTIVE_SAMPLE, SERVING_LOAD, "recheck"), "actions.loop")

@@ -45,8 +45,10 @@ device_samples AS (
 hosts AS (
     SELECT
         h.pod,
-        h.fs_write_bps,
         h.requests_per_s,
+        h.requests_held,
+        h.io_pressure_ratio,
+        list_sum([h.fs_read_bps, h.fs_write_bps]) AS fs_bps,
         coalesce(h.interval_s, 60) AS interval_s,
         h.cpu_cores - coalesce(h.sidecar_cores, 0) AS cpu_cores,
         h.net_rx_bps + h.net_tx_bps AS net_bps,
@@ -54,7 +56,7 @@ hosts AS (
             h.ts + to_milliseconds((1000 * coalesce(h.interval_s, 60))::BIGINT),
             $until::TIMESTAMP
         ) AS ts
-    FROM pod_sample AS h
+    FROM serving_load AS h
     INNER JOIN pods AS p ON h.pod = p.pod
     WHERE
         h.cluster = $cluster AND h.namespace = $namespace
@@ -113,11 +115,11 @@ readings AS (
     FROM hosts
     UNION ALL
     SELECT
-        'file writes',
+        'files',
         pod,
         ts,
         interval_s::DOUBLE,
-        fs_write_bps,
+        fs_bps,
         null,
         null
     FROM hosts
@@ -128,6 +130,26 @@ readings AS (
         ts,
         interval_s::DOUBLE,
         requests_per_s,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'requests held',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        requests_held,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'I/O pressure',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        io_pressure_ratio,
         null,
         null
     FROM hosts

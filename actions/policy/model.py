@@ -68,6 +68,8 @@ class Allow(msgspec.Struct, frozen=True):
     """Kinds of workloads; empty = any that match, but kinds that serve must be named."""
     production: bool = False
     """True: it may act on production (`production.csv`)."""
+    held_by: tuple[str, ...] = ()
+    """What may be stopped although it is held: budgets (namespace/name), labels, containers."""
     cluster_objects: bool = False
     """True: it may act on objects without a namespace: nodes, pools, groups of quotas."""
 
@@ -187,6 +189,8 @@ class Policy(msgspec.Struct, frozen=True):
         bare = msgspec.to_builtins(msgspec.structs.replace(self, source=""))
         if self.checkpoint_age is None:
             del bare["checkpoint_age"]
+        if not self.allow.held_by:
+            del bare["allow"]["held_by"]
         old_names = {new: old for old, new in read_renames("policy").items()}
         named = {old_names.get(key, key): value for key, value in bare.items()}
         return hashlib.sha256(msgspec.json.encode(named, order="sorted")).hexdigest()[:12]

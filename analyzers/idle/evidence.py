@@ -88,6 +88,10 @@ class IdleSignals(msgspec.Struct, frozen=True):
     waiting_peer: bool = False
     unseen: bool = False
     recurrent: bool = False
+    requested: bool = False
+    """Requests run, wait or are swapped out at its servers: intent, and no evidence of work."""
+    on_hold: bool = False
+    """A disruption budget allows none, or it is a standby (`analyzers.holds`)."""
     low: bool = False
     """The devices have a steady low activity, and more power than idle devices."""
     no_power_sensor: bool = False
@@ -101,7 +105,8 @@ class Judgement(msgspec.Struct, frozen=True):
     evidence: Evidence | None
     actionable: bool
     reasons: tuple[str, ...]
-    """Why the verdict is not stronger; empty for an actionable one."""
+    """Why the verdict is not stronger; empty for an actionable one, and for one that is only held
+    by its owner or by requests."""
 
 
 def judge_signals(w: IdleSignals) -> Judgement:
@@ -113,7 +118,9 @@ def judge_signals(w: IdleSignals) -> Judgement:
     if activity is not None:
         return Judgement("busy", None, actionable=False, reasons=(activity,))
     reasons = (*_list_objections(w), *_list_missing_signals(w))
-    return Judgement("idle", _grade_evidence(w), actionable=not reasons, reasons=reasons)
+    is_released = not (w.requested or w.on_hold)
+    actionable = is_released and not reasons
+    return Judgement("idle", _grade_evidence(w), actionable=actionable, reasons=reasons)
 
 
 def _describe_activity(w: IdleSignals) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from analyzers.holds import Hold
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
@@ -139,6 +140,9 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
     vetoes = [why for name, why in VETOES.items() if getattr(case.signals, name)]
     if vetoes:
         details["vetoes"] = vetoes
+    holds = [msgspec.to_builtins(hold) for hold in list_holds(case)]
+    if holds and not partly:
+        details["held_by"] = holds
     if settings.min_expected_rest is None:
         details["wanted_asked"] = False
     if stretch.wanted is not None and settings.min_expected_rest and not partly:
@@ -158,6 +162,18 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         details["idle_band_w"] = round(stretch.band_w, 1)
         details["idle_band"] = stretch.band
     return details
+
+
+def list_holds(case: IdleCase) -> list[Hold]:
+    """Return what holds an idle workload: its requests, then what its owner wrote."""
+    signals, stretch = case.signals, case.stretch
+    holds = []
+    if signals.requested:
+        counts = (stretch.waiting, stretch.running, stretch.swapped)
+        verbs = ("wait", "run", "are swapped out")
+        words = [f"{n:.0f} {verb}" for n, verb in zip(counts, verbs, strict=True) if n]
+        holds.append(Hold(f"requests at its servers: {', '.join(words)}"))
+    return [*holds, *(stretch.holds or () if signals.on_hold else ())]
 
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:

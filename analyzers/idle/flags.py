@@ -57,6 +57,7 @@ def add_flags(
         )
 
     request_pods = pl.col("pods_requests").fill_null(0)
+    requested = at_work((pl.col("held_n") / pl.col("load_n")).fill_nan(0), "held_us")
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
     latest = pl.max_horizontal(pl.col("last_kernel_us"), pl.col("last_terminal_us")).fill_null(0)
@@ -64,6 +65,8 @@ def add_flags(
     intent = (
         pl.when((request_pods > 0) & served)
         .then(pl.lit(False))
+        .when(requested)
+        .then(pl.lit(None, dtype=pl.Boolean))
         .when((request_pods > 0) & (request_pods >= pod_count))
         .then(pl.lit(True))
         .when(~has_kernels)
@@ -75,7 +78,10 @@ def add_flags(
         .otherwise(pl.lit(None, dtype=pl.Boolean))
     )
     rest = ~pl.col("active")
-    has_cpu = (pl.col("cpu_n") > 0) & (pl.col("pods_cpu") >= pod_count)
+    # What cannot be seen is unknown: a pod on the host's network has no series of its own.
+    has_host = (pl.col("cpu_n") > 0) & (
+        pl.min_horizontal("pods_cpu", "pods_net").fill_null(0) >= pod_count
+    )
     # Hosts and owners of a job that computes are active, even if some of its ranks are idle.
     whole = pl.col("state") == "idle"
     kind = _decide_kinds(request_pods > 0, pl.col("servers_n").fill_null(0) > 0)
@@ -83,7 +89,9 @@ def add_flags(
         served_kind=kind,
         kind=pl.when(whole).then(kind).otherwise(pl.lit(PARTLY)),
         physics=pl.when("agreed").then(True).when("against").then(False),
-        host=pl.when(whole & has_cpu).then(rest),
+        host=pl.when(whole & ~rest).then(False).when(whole & has_host).then(True),
+        requested=whole & requested,
+        on_hold=whole & pl.col("holds").is_not_null(),
         intent=pl.when(whole).then(intent),
     )
     services = pl.col("kind").is_in(sorted(SERVICES))
@@ -103,7 +111,7 @@ def add_flags(
         unknown_owner=(pod_count == 0) | pl.col("unresolved"),
         protected=pl.col("soft").fill_null(False),
         too_recent=services & (end - pl.col("start") < service),
-        no_request_metrics=services & pl.col("intent").is_null(),
+        no_request_metrics=services & pl.col("intent").is_null() & ~pl.col("requested"),
         unseen=whole & pl.col("gap").is_not_null(),
         waiting_peer=whole & pl.col("waiting_peer"),
         low=whole & pl.col("low"),

@@ -7,13 +7,21 @@ SELECT
     count(p.cpu_cores) AS cpu_n,
     sum(p.net_rx_bps + p.net_tx_bps) AS net,
     count(p.net_rx_bps + p.net_tx_bps) AS net_n,
-    sum(p.fs_write_bps) AS fs,
-    count(p.fs_write_bps) AS fs_n,
-    count(*) FILTER (WHERE p.requests_per_s > 0) AS served_n,
+    sum(list_sum([p.fs_read_bps, p.fs_write_bps])) AS fs,
+    count(list_sum([p.fs_read_bps, p.fs_write_bps])) AS fs_n,
+    sum(p.io_pressure_ratio) AS io,
+    count(p.io_pressure_ratio) AS io_n,
+    count(*) FILTER (WHERE p.serves) AS served_n,
     count(p.requests_per_s) AS requests_n,
-    max(epoch_us(p.ts)) FILTER (WHERE p.requests_per_s > 0) AS served_us
+    count(*) FILTER (WHERE p.requests_held > 0) AS held_n,
+    count(p.requests_held) AS load_n,
+    max(epoch_us(p.ts)) FILTER (WHERE p.serves) AS served_us,
+    max(epoch_us(p.ts)) FILTER (WHERE p.requests_held > 0) AS held_us,
+    arg_max(p.requests_waiting, p.ts) FILTER (WHERE p.requests_held > 0) AS waiting,
+    arg_max(p.requests_running, p.ts) FILTER (WHERE p.requests_held > 0) AS running,
+    arg_max(p.requests_swapped, p.ts) FILTER (WHERE p.requests_held > 0) AS swapped
 FROM part AS s
-INNER JOIN pod_sample AS p
+INNER JOIN serving_load AS p
     ON
         s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
         AND s.start_at < p.ts AND s.end_at >= p.ts

@@ -34,6 +34,7 @@ from analyzers.idle import samples as source
 from analyzers.idle.evidence import IdleSignals, Judgement, compute_confidence
 from analyzers.idle.findings import IdleCase, build_case, build_finding
 from analyzers.idle.holders import SPREAD, WorkloadBucket, join_overlapping, read_holders
+from analyzers.idle.pods import HOLDS
 from analyzers.idle.prices import CostMeter
 from analyzers.idle.rows import JudgedStretch, NumberedDevice, list_devices, read_idle_power
 from analyzers.idle.signals import sum_by_device, sum_by_stretch
@@ -72,6 +73,7 @@ SCHEMA: dict[str, Any] = {
     "kernel_age_s": pl.Float64, "numbers": pl.List(pl.Int64), "judgement": pl.Int64,
     "gap": pl.String, "longest_rest_us": pl.Int64, "wanted": pl.Float64,
     "exposures": pl.Int64, "returns": pl.Int64, "own_days": pl.Int64, "own_returns": pl.Int64,
+    "holds": HOLDS, "waiting": pl.Float64, "running": pl.Float64, "swapped": pl.Float64,
 }  # fmt: skip
 """A row per stretch and time: `fallow.protocols.PastFindings.rows`, and the columns of a finding.
 """

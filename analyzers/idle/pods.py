@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.budgets import DisruptionBudgets
+from analyzers.holds import PodMarks, find_holds
 from analyzers.idle import flags
 from analyzers.idle.rows import StretchPod, read_inventory
 from analyzers.idle.signals import AFTER_US, HOST_US, compute_most_cores
@@ -14,15 +16,20 @@ from analyzers.protections import read_vetoes
 from analyzers.queries import compose_steps, load_sql
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
-from fallow.quiescence import BYTES_S
+from fallow.quiescence import BYTES_S, IO_PRESSURE
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, Ints
-from warehouse.steps import load_step
+from warehouse.steps import SERVING_LOAD, load_step
 from warehouse.workload_gpus import build_records, read_workload_gpus
 
-HOST = ("cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "served_n", "requests_n")
+HOST = (
+    "cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "io", "io_n", "served_n", "requests_n", "held_n",
+    "load_n",
+)  # fmt: skip
 SERVER = ("servers_n", "busy_n", "kernel_n")
-LATEST = ("served_us",)
+LATEST = ("served_us", "held_us")
+LOAD = ("waiting", "running", "swapped")
+HOST_ROWS = compose_steps("idle/part", SERVING_LOAD, "idle/hosts")
 NAMES = ("cluster", "namespace", "pod", "pod_uid")
 SERVER_LATEST = ("busy_us", "last_kernel_us", "last_terminal_us", "ahead_us")
 
@@ -133,7 +140,7 @@ def read_readings(
     }
     return PodReadings(
         members.drop("end"),
-        pl.DataFrame(views.query(compose_steps("idle/part", "idle/hosts"), parameters)),
+        pl.DataFrame(views.query(HOST_ROWS, parameters)),
         pl.DataFrame(views.query(compose_steps("idle/part", "idle/notebooks"), parameters)),
     )
 
@@ -144,7 +151,7 @@ def sum_readings(
     """Return what hosts and notebooks had reported per row: sums over its pods, and the latest.
 
     `cores`: pod_number, cores (up to which the host is quiescent). `active` is true where any pod's
-    mean of CPU, network or file writes is above that of a quiescent host.
+    mean of CPU, network, files or I/O pressure is above that of a quiescent host.
     """
     first = int(times[0])
     step_us = int(times[1] - first) if len(times) > 1 else 1
@@ -159,7 +166,11 @@ def sum_readings(
     )
     return (
         _sum_over_pods(
-            seen, host, HOST, LATEST, {"pods_cpu": "cpu_n", "pods_requests": "requests_n"}
+            seen,
+            host,
+            HOST,
+            LATEST,
+            {"pods_cpu": "cpu_n", "pods_net": "net_n", "pods_requests": "requests_n"},
         ),
         _sum_over_pods(seen, book, SERVER, SERVER_LATEST, {"pods": "servers_n"}),
     )
@@ -171,16 +182,19 @@ def _sum_over_pods(
 ) -> pl.DataFrame:  # fmt: skip
     """Sum the readings of the day up to each row's time over its pods, and the latest of all.
 
-    Rows without readings are absent.
+    Of a server's load the last reading of each pod is summed. Rows without readings are absent.
     """
+    last = LOAD if sums == HOST else ()
     grown = readings.with_columns(
         pl.col("member", "k").cast(pl.Int64),
         *(pl.col(name).cast(pl.Float64).fill_null(0.0) for name in sums),
         *(pl.col(name).cast(pl.Int64) for name in latest),
+        *(pl.col(name).cast(pl.Float64) for name in last),
     ).sort("member", "k")
     grown = grown.with_columns(
         *(pl.col(name).cum_sum().over("member") for name in sums),
         *(pl.col(name).cum_max().forward_fill().over("member") for name in latest),
+        *(pl.col(name).forward_fill().over("member") for name in last),
     )
     grown = grown.sort("k")
     both = seen.join_asof(grown, on="k", by="member", check_sortedness=False)
@@ -192,17 +206,19 @@ def _sum_over_pods(
     both = both.with_columns(pl.col(n) - pl.col(f"{n}_before").fill_null(0.0) for n in sums)
     extra = []
     if sums == HOST:
-        net, files = (pl.col(n) / pl.col(f"{n}_n") for n in ("net", "fs"))
+        net, files, pressure = (pl.col(n) / pl.col(f"{n}_n") for n in ("net", "fs", "io"))
         over = (
             ((pl.col("cpu") / pl.col("cpu_n")).fill_nan(0.0) > pl.col("cores") + 1e-6)
             | (net.fill_nan(0.0) >= BYTES_S)
             | (files.fill_nan(0.0) >= BYTES_S)
+            | (pressure.fill_nan(0.0) >= IO_PRESSURE)
         )
         extra = [over.fill_null(False).any().alias("active")]
     return both.group_by("row").agg(
         *extra,
         *((pl.col(name) * pl.col("weight")).sum() for name in sums),
         *(pl.col(name).max() for name in latest),
+        *(pl.col(name).sum() for name in last),
         *((pl.col(name) > 0).sum().cast(pl.Int64).alias(alias) for alias, name in pods.items()),
     )
 
@@ -234,6 +250,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
         orient="row",
     )
     facts = named.select("pod_number", "pod_uid").join(facts, on="pod_uid")
+    holds = list_holds(inventory, DisruptionBudgets.read(views, window))
     each = pods.select("row", "pod_number").join(facts, on="pod_number")
     summed = each.group_by("row").agg(
         pod_count=pl.len().cast(pl.Int64),
@@ -248,6 +265,9 @@ def add_signals(  # noqa: PLR0917  (one caller)
     away = find_unready(views, window, pods, places, at)
     rows = add_peers(views, window, rows, settings)
     rows = add_inventory(views, rows)
+    of_row = each.join(holds, on="pod_uid").unique(["row", "holds"], maintain_order=True)
+    of_row = of_row.group_by("row", maintain_order=True).agg("holds")
+    rows = rows.join(of_row, on="row", how="left")
     return flags.add_flags(rows, settings, pods=summed, host=host, book=servers, unready=away)
 
 
@@ -294,6 +314,24 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
         .then(pl.min_horizontal("coverage", "seen"))
         .otherwise(pl.col("coverage")),
     ).drop("seen")
+
+
+HOLDS = pl.List(pl.Struct({"why": pl.String, "name": pl.String}))
+
+
+def list_holds(inventory: Mapping[str, StretchPod], budgets: DisruptionBudgets) -> pl.DataFrame:
+    """Return what holds each pod, a row per hold: pod_uid, holds."""
+    return pl.DataFrame(
+        [
+            (uid, msgspec.to_builtins(hold))
+            for uid, pod in inventory.items()
+            for hold in find_holds(
+                PodMarks(pod.cluster, pod.namespace, pod.labels, pod.containers), budgets
+            )
+        ],
+        schema={"pod_uid": pl.String, "holds": HOLDS.inner},
+        orient="row",
+    )
 
 
 def _describe_pod(uid: str, pod: StretchPod | None, settings: IdleSettings) -> tuple[Any, ...]:

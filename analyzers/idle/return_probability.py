@@ -22,11 +22,12 @@ import polars as pl
 
 from analyzers.idle.findings import decide_kind
 from analyzers.idle.spans import WORKLOAD
-from analyzers.queries import load_sql
+from analyzers.queries import compose_steps
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals.runs import Ints
+from warehouse.steps import SERVING_LOAD
 
 HOUR_US = 3_600_000_000
 HOUR_S = 3600
@@ -87,7 +88,7 @@ def _read_activity_hours(
     begin = Window(window.start - settings.history, window.end)
     hours = pl.DataFrame(
         views.query(
-            load_sql("idle/workload_hours"),
+            compose_steps(SERVING_LOAD, "idle/workload_hours"),
             {
                 **begin.bounds(),
                 "exit_threshold": max(settings.exit_threshold, settings.threshold),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.holds import Hold
 from analyzers.queries import compose_steps, load_sql
 from analyzers.rows import decode_frame
 from analyzers.workload_rows import WorkloadRow
@@ -55,6 +56,12 @@ class JudgedStretch(WorkloadRow, frozen=True):
     returns: int | None
     own_days: int | None
     own_returns: int | None
+    holds: list[Hold] | None
+    """What holds its pods (`analyzers.holds`)."""
+    waiting: float | None
+    """Requests at its servers, when some were held last."""
+    running: float | None
+    swapped: float | None
 
 
 class AllocatedDevice(Row, frozen=True):
@@ -128,6 +135,8 @@ class StretchPod(Row, frozen=True):
     cpu_request_milli: int | None
     annotations: str | None
     labels: str | None
+    namespace: str
+    containers: str | None
     started_us: int | None
 
 

@@ -3,16 +3,18 @@
 import polars as pl
 
 from fallow.idle_settings import IdleSettings
-from fallow.quiescence import BYTES_S, CPU_SHARE
+from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
+from warehouse.steps import SERVING_LOAD
 
-ACTIVITY_STEPS = tuple(
-    f"idle/host_activity/{name}"
-    for name in (
-        "stretch_pods", "held_pods", "host_samples", "steady", "servers", "intervals",
-    )
-)  # fmt: skip
+ACTIVITY_STEPS = (
+    SERVING_LOAD,
+    *(
+        f"idle/host_activity/{name}"
+        for name in ("stretch_pods", "held_pods", "host_samples", "steady", "servers", "intervals")
+    ),
+)
 """Steps of SQL that return when the pods of stretches were active on their hosts."""
 
 HOST_US = 86_400 * MICRO
@@ -42,7 +44,12 @@ IDLE_CLOCK = 0.95
 
 def get_host_bounds(settings: IdleSettings) -> dict[str, float]:
     """Return the parameters of SQL that reads whether the hosts of pods were quiescent."""
-    return {"cpu_share": CPU_SHARE, "cpu_cores": settings.host_cpu_cores, "bytes_s": BYTES_S}
+    return {
+        "cpu_share": CPU_SHARE,
+        "cpu_cores": settings.host_cpu_cores,
+        "bytes_s": BYTES_S,
+        "io_pressure": IO_PRESSURE,
+    }
 
 
 def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:

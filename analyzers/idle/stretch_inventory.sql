@@ -1,4 +1,4 @@
--- The pods of the workloads in question: age, owner, protections, node.
+-- The pods of the workloads in question: age, owner, protections, node, containers.
 SELECT
     p.cluster,
     p.node,
@@ -8,6 +8,8 @@ SELECT
     p.cpu_request_milli,
     p.annotations,
     p.labels,
+    p.namespace,
+    p.containers,
     epoch_us(coalesce(p.started_at, p.scheduled_at, p.created_at)) AS started_us
 FROM pod AS p
 WHERE p.uid IN (SELECT unnest($uids))

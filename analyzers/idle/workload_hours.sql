@@ -1,5 +1,5 @@
 -- Per workload the hours in which it had devices allocated, in no order, and whether it was active
--- in them: a device from the exit threshold on, a busy or recently used kernel, or served requests.
+-- in them: a device from the exit threshold on, a busy or recently used kernel, or requests.
 -- An item of `hours` is 2 * (hours since 1970), and 1 more where it was active: they are millions,
 -- and with four names each they cost more than all of the rest. So the number of a workload and an
 -- hour is one integer (`hour_key`), and `last_hour` is the last whole one of an allocation.
@@ -55,9 +55,9 @@ intents AS (
         )
     UNION
     SELECT (p.number << 32) + epoch_us(s.ts) // 3600000000 AS hour_key
-    FROM pod_sample AS s
+    FROM serving_load AS s
     INNER JOIN pods AS p ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
-    WHERE s.ts >= $since AND s.ts < $until AND s.requests_per_s > 0
+    WHERE s.ts >= $since AND s.ts < $until AND s.is_requested
 ),
 
 workloads AS (

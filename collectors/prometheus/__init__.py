@@ -9,7 +9,7 @@ telemetry.py   device series of one chunk of time -> sample, holding, gaps
 kube_state.py  kube-state-metrics -> node, pod
 pod_identity.py  the uid of each pod series: names are used again, uids are not
 grid.py        rates by pod over whole stretches of the clock's grid
-usage.py       cAdvisor and request counters -> pod_sample
+usage.py       cAdvisor and model servers (serving_load.csv) -> pod_sample
 containers.py  cAdvisor by container -> container_sample
 latencies.py   latency histograms (service_metrics.csv) -> latency_sample
 steps.py       training loops (step_metrics.csv) -> step_sample

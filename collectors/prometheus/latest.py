@@ -13,7 +13,7 @@ from collectors.inventory import build_batches, build_scrape_row
 from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
 from collectors.prometheus.decode import decode_vector
 from collectors.prometheus.grid import list_replica_labels
-from collectors.prometheus.tables import load_table
+from collectors.prometheus.tables import build_serving_queries, load_table
 from collectors.prometheus.telemetry import SOURCE
 from collectors.prometheus.usage import match_sidecars
 from fallow.collector_settings import PrometheusSettings
@@ -94,7 +94,7 @@ def _build_rows(  # noqa: PLR0917  (one caller)
     selector = f"{matchers},{pod_matcher}" if matchers else pod_matcher
     span = f"{round(RANGE.total_seconds())}s"
     rows_by_pod: dict[str, dict[str, Any]] = {}
-    for query in load_table("queries"):
+    for query in (*load_table("queries"), *build_serving_queries()):
         expression = Template(query["expression"]).substitute(
             selector=selector, range=span, sidecars=match_sidecars(), replicas=list_replica_labels()
         )

@@ -1,16 +1,23 @@
 """Show policies' decisions and actions: plan, approvals, actions, refusals, freezes."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from dashboards.figures.query import Filters, run_query
 from fallow.protocols import Views
 from fallow.resources import read_table
+from fallow.rows import Row, decode_rows
 from fallow.window import Window
 
 MOST = 1000
+OWN_WORDS = frozenset({"held", "keep", "veto"})
+"""Gates whose reasons are written by the workload's own team: requests, budgets, annotations."""
 STANDS = frozenset({"done", "not sticking"})
 """Results that an undo can reverse."""
 
@@ -39,6 +46,64 @@ def count_refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]
         row | {k: words.get(row["gate"], unlisted)[k] or row["gate"] for k in unlisted}
         for row in run_query(views, steps, None, filters).to_pylist()
     ]
+
+
+class PlannedCase(Row, frozen=True):
+    """A case of a plan, with what its act would free (`planned_cases.sql`)."""
+
+    team: str | None
+    reasons: str | None
+    """JSON: a list of gate and text."""
+    gpus: float | None
+    usd_per_day: Decimal | None
+
+
+class HeldBack(Row, frozen=True):
+    """What one reason that a team itself wrote keeps from being saved."""
+
+    team: str
+    reason: str
+    cases: int
+    gpus: float
+    usd_per_day: Decimal | None
+    """None = no case has a price."""
+
+
+def read_held_back(views: Views, filters: Filters) -> list[HeldBack]:
+    """Return what the last plan leaves alone for reasons that teams wrote, by team and reason."""
+    rows = run_query(views, ("planned", "policy_actions/planned_cases"), None, filters)
+    return sum_held_back(decode_rows(rows, PlannedCase))
+
+
+def sum_held_back(cases: Iterable[PlannedCase]) -> list[HeldBack]:
+    """Sum cases by team and reason, the most expensive first.
+
+    A reason is the text of a gate in `OWN_WORDS` up to its colon. A case with two reasons counts at
+    each: sums of several reasons may be more than what the cases cost.
+    """
+    by_reason: dict[tuple[str, str], list[PlannedCase]] = defaultdict(list)
+    for case in cases:
+        reasons = msgspec.json.decode(case.reasons or "[]", type=list[dict[str, str]])
+        texts = {r["text"].partition(":")[0] for r in reasons if r["gate"] in OWN_WORDS}
+        for text in sorted(texts):
+            by_reason[case.team or "", text].append(case)
+    rows = [
+        HeldBack(
+            team,
+            reason,
+            len(of_reason),
+            sum(case.gpus or 0.0 for case in of_reason),
+            sum_prices([case.usd_per_day for case in of_reason]),
+        )
+        for (team, reason), of_reason in by_reason.items()
+    ]
+    return sorted(rows, key=lambda r: (-(r.usd_per_day or 0), -r.gpus, r.team, r.reason))
+
+
+def sum_prices(prices: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known prices; None = none is known."""
+    with_price = [price for price in prices if price is not None]
+    return sum(with_price, Decimal(0)) if with_price else None
 
 
 def read_waiting(views: Views, filters: Filters) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from dashboards import action_buttons, data, links, page
 from dashboards.figures import policy_actions
 from dashboards.page import PageRequest, escape
@@ -44,6 +46,13 @@ BY_GATE = {
     "policies": page.name("policies", "small"),
     "gate": page.name("gate", "small"),
 }
+HELD_BACK = {
+    "team": page.name("team"),
+    "reason": page.name("what holds it"),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "gpus": page.configure_number("GPUs"),
+    "cases": page.configure_number("cases"),
+}
 PLAN_REFUSED = {
     "subject": page.configure_workload(),
     "usd_per_day": page.configure_usd("USD a day"),
@@ -75,6 +84,7 @@ def show_undone(request: PageRequest) -> None:
 def show_refusals(request: PageRequest) -> None:
     """Draw the tab of refusals."""
     page.show_card(show_refusals_by_gate, request)
+    page.show_card(show_held_back, request)
     page.show_card(list_refusals, request)
     page.show_card(show_late_refusals, request)
 
@@ -140,6 +150,21 @@ def show_refusals_by_gate(request: PageRequest) -> None:
         f"{sum(row['cases'] for row in rows):,} cases, each at its first gate; a held case goes on "
         "by itself. `fallow why-not WORKLOAD` shows the answer of every gate."
     )
+
+
+def show_held_back(request: PageRequest) -> None:
+    """Show the dollars that each team's own words hold back: requests, budgets, annotations."""
+    rows = data.query(policy_actions.read_held_back, request.filters)
+    page.show_heading("Held back by its own team")
+    if not rows:
+        page.show_nothing(
+            "No team's requests, budgets, standby roles or annotations hold an idle case.",
+            "They would be listed here with their dollars.",
+        )
+        return
+    table_name = "What teams hold back, by reason"
+    page.show_table([msgspec.to_builtins(r) for r in rows], HELD_BACK, table_name=table_name)
+    page.note("A case with two reasons counts at each; `allow.held_by` of a policy lifts by name.")
 
 
 def list_refusals(request: PageRequest) -> None:

@@ -1,5 +1,6 @@
 """Render plans, refusals and backtests as rows, documents and sentences."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dashboards.figures import policy_actions
 from fallow.action_models import Decision, Reason
 from fallow.window import format_duration
 from runtime.rendering.tables import name_clusters, render
@@ -62,8 +64,29 @@ def document(result: "PlanResult") -> dict[str, Any]:
         "trusted_by_hand": [
             {"policy": s.policy, "by": s.by, "at": s.at, "reason": s.reason} for s in result.by_hand
         ],
+        "held_back": [
+            msgspec.to_builtins(row, builtin_types=(Decimal,)) for row in sum_plan(result)
+        ],
         "notes": list(result.notes),
     }
+
+
+def sum_plan(result: "PlanResult") -> list[policy_actions.HeldBack]:
+    """Return what teams hold back of a plan, by team and reason."""
+    by_finding = {f.finding.id: f for f in result.facts}
+    decided = [(d.finding, d.reasons) for d in result.plan.decisions]
+    refused = [(r.finding, r.reasons) for r in result.plan.refused]
+    cases = [
+        policy_actions.PlannedCase(
+            facts.owner,
+            json.dumps([{"gate": r.gate, "text": r.text} for r in reasons]),
+            facts.gpus,
+            facts.usd_per_day,
+        )
+        for finding, reasons in (*decided, *refused)
+        if (facts := by_finding.get(finding)) is not None
+    ]
+    return policy_actions.sum_held_back(cases)
 
 
 def list_allowed_decisions(result: "PlanResult") -> list[Decision]:
@@ -93,6 +116,9 @@ def plan_notes(result: "PlanResult") -> list[str]:
         lines.append("nothing would be acted upon now")
     for gate, count in Counter(r.reasons[0].gate for r in result.plan.refused if r.reasons).items():
         lines.append(f"- {count} refused first by gate '{gate}'")
+    for row in sum_plan(result):
+        money = "no known price" if row.usd_per_day is None else f"${row.usd_per_day:,.2f} a day"
+        lines.append(f"team {row.team}: {money} of {row.cases} cases, {row.reason}")
     lines.append("fallow why-not WORKLOAD tells every gate's answer")
     return lines
 

@@ -28,8 +28,9 @@ from actions.policy.model import (
     RecurringWindow,
     Stage,
 )
-from actions.recommend import read_verbs
+from actions.recommend import read_verbs, recommend
 from fallow.action_models import CaseHistory, Decision, Facts, IncidentAdvice, Waiter
+from fallow.models import Finding
 from tests.actions.cases import (
     HOUR,
     NOW,
@@ -66,6 +67,12 @@ def decided(
     now: datetime = NOW,
 ) -> Decision:
     return decide(given_policy or policy(), given_facts or facts(), given_spent or spent(), now)
+
+
+def held_finding(*names: str) -> Finding:
+    """Return an idle finding that only budgets or requests hold, by the names that lift them."""
+    holds = [{"why": f"held by PDB {name}: it allows none", "name": name} for name in names]
+    return finding(details={**finding().details, "actionable": False, "held_by": holds})
 
 
 def gate_names(decision: Decision) -> list[str]:
@@ -160,6 +167,7 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "frozen": ({}, {}, {"frozen": "kill switch"}),
     "verdict": ({"finding": finding(verdict="partly idle")}, {}, {}),
     "evidence": ({"finding": finding(evidence="suspected")}, {}, {}),
+    "held": ({"finding": held_finding("ml/keep")}, {}, {}),
     "coverage": ({"coverage": 0.9}, {}, {}),
     "fresh": ({"seen_until": NOW - HOUR}, {}, {}),
     "conflict": ({"conflicts": ("two sources",)}, {}, {}),
@@ -617,3 +625,43 @@ def test_the_same_inputs_give_the_same_bytes_also_after_a_round_trip() -> None:
 
 def test_facts_of_a_later_moment_decide_nothing() -> None:
     assert not acts(decided(facts(at=NOW + timedelta(microseconds=1))))
+
+
+@pytest.mark.parametrize(
+    ("names", "lifted", "is_held"),
+    [
+        (("ml/keep",), (), True),
+        (("ml/keep",), ("ml/keep",), False),
+        (("ml/keep",), ("ml/*",), False),
+        (("ml/keep",), ("ml/other",), True),
+        (("ml/keep", "role=standby"), ("ml/keep",), True),
+        (("ml/keep", "role=standby"), ("ml/keep", "role=*"), False),
+        (("",), ("*",), True),
+    ],
+)
+def test_a_policy_lifts_only_the_holds_that_it_names(
+    names: tuple[str, ...], lifted: tuple[str, ...], is_held: bool
+) -> None:
+    allow = msgspec.structs.replace(policy().allow, held_by=lifted)
+    decision = decided(facts(finding=held_finding(*names)), policy(allow=allow))
+    assert ("held" in gate_names(decision)) is is_held
+    assert "evidence" not in gate_names(decision)
+    assert acts(decision) is not is_held
+
+
+@pytest.mark.parametrize(("names", "stops"), [(("ml/keep",), True), (("ml/keep", ""), False)])
+def test_what_no_policy_can_lift_is_only_notified(names: tuple[str, ...], stops: bool) -> None:
+    first = recommend(held_finding(*names))[0]
+    assert (first.verb == "stop") is stops
+    assert "held by PDB ml/keep" in (first.caution or "") or not stops
+
+
+def test_a_finding_with_another_reason_is_not_only_held() -> None:
+    details = {**held_finding("ml/keep").details, "reasons": ["the owner is unknown"]}
+    decision = decided(facts(finding=finding(details=details)))
+    assert {"evidence", "held"} <= set(gate_names(decision))
+
+
+def test_what_a_policy_lifts_is_part_of_its_fingerprint() -> None:
+    lifts = msgspec.structs.replace(policy().allow, held_by=("ml/keep",))
+    assert policy().fingerprint != policy(allow=lifts).fingerprint

@@ -8,7 +8,7 @@ import pytest
 from analyzers.idle.signals import ACTIVITY_STEPS
 from analyzers.queries import compose_steps, load_sql
 from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
-from warehouse.steps import ACTIVE_SAMPLE
+from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD
 
 NAMES = {"cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w"}
 POD = {"cluster": "c", "namespace": "ns", "pod": "p"}
@@ -22,7 +22,7 @@ def read_part(name: str, rows: list[dict[str, Any]], *, lead: int = 2) -> list[d
     parameters = {
         **WINDOW, "parts": json.dumps([part]), "first": us(30), "step": STEP, "lead": lead,
     }  # fmt: skip
-    sql = compose_steps("idle/part", f"idle/{name}")
+    sql = compose_steps("idle/part", SERVING_LOAD, f"idle/{name}")
     return list(query(sql, parameters, **{table: [{**POD, **row} for row in rows]}))
 
 
@@ -59,7 +59,7 @@ def test_a_part_has_the_samples_of_the_window(name: str) -> None:
     rules = {**WINDOW, "parts": json.dumps([part]), "first": us(0), "step": STEP, "lead": 9}
     table = "pod_sample" if name == "hosts" else "notebook_sample"
     rows = query(
-        compose_steps("idle/part", f"idle/{name}"),
+        compose_steps("idle/part", SERVING_LOAD, f"idle/{name}"),
         rules,
         **{table: [{**POD, "ts": at(m)} for m in (-1, 0, 59, 60)]},
     )
@@ -72,14 +72,19 @@ def test_sums_of_a_host() -> None:
         [
             {"ts": at(21), "cpu_cores": 2.0, "sidecar_cores": 0.5, "net_rx_bps": 3.0,
              "net_tx_bps": 4.0, "fs_write_bps": 5.0, "requests_per_s": 1.0},
-            {"ts": at(22), "cpu_cores": 1.0, "net_rx_bps": 9.0, "requests_per_s": 0.0},
-            {"ts": at(23), "requests_per_s": 2.0},
+            {"ts": at(22), "cpu_cores": 1.0, "net_rx_bps": 9.0, "requests_per_s": 0.0,
+             "fs_read_bps": 2.0, "io_pressure_ratio": 0.25, "requests_running": 0.0},
+            {"ts": at(23), "requests_per_s": 2.0, "fs_read_bps": 1.0, "fs_write_bps": 1.0,
+             "requests_waiting": 3.0, "requests_swapped": 1.0},
             {"ts": at(24)},
         ],
     )  # fmt: skip
     assert (row["cpu"], row["cpu_n"]) == (2.5, 2)
     assert (row["net"], row["net_n"]) == (7.0, 1)
-    assert (row["fs"], row["fs_n"]) == (5.0, 1)
+    assert (row["fs"], row["fs_n"]) == (9.0, 3), "what is read and what is written"
+    assert (row["io"], row["io_n"]) == (0.25, 1)
+    assert (row["held_n"], row["load_n"], row["held_us"]) == (1, 2, us(23)), "null is not 0"
+    assert (row["waiting"], row["running"], row["swapped"]) == (3.0, None, 1.0)
     assert (row["served_n"], row["requests_n"], row["served_us"]) == (2, 3, us(23))
 
 
@@ -394,7 +399,7 @@ def read_activity(
     hold = {"span": 5, **POD, "pod_uid": "u", "start": us(10), "end": us(40)}
     rules = {
         **WINDOW, "holds": json.dumps([hold]), "after_us": STEP, "cpu_share": 0.1,
-        "cpu_cores": 0.3, "bytes_s": 1000.0,
+        "cpu_cores": 0.3, "bytes_s": 1000.0, "io_pressure": 0.05,
     }  # fmt: skip
     found = query(
         compose_steps(*ACTIVITY_STEPS, "idle/host_activity/activity"),
@@ -444,6 +449,12 @@ def test_a_host_is_active_in_two_samples_in_a_row_from_the_one_before_them() -> 
         ({"net_rx_bps": 500.0, "net_tx_bps": 500.0}, None, True),
         ({"fs_write_bps": 999.0}, None, False),
         ({"fs_write_bps": 1000.0}, None, True),
+        ({"fs_read_bps": 999.0}, None, False),
+        ({"fs_read_bps": 1000.0}, None, True),
+        ({"fs_read_bps": 500.0, "fs_write_bps": 500.0}, None, True),
+        ({"io_pressure_ratio": 0.049}, None, False),
+        ({"io_pressure_ratio": 0.05}, None, True),
+        ({"requests_waiting": 9.0}, None, False),
         ({}, None, False),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from analyzers.idle.samples import FROZEN, LOW, NAMED
 from analyzers.queries import compose_steps, load_sql
 from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
-from warehouse.steps import ACTIVE_SAMPLE
+from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD
 
 DEVICE = {"numbers": [7], "clusters": ["c"], "devices": ["d"], "first": "d", "last": "d"}
 
@@ -194,7 +194,7 @@ def active(hours: Any = None, allocation: Any = None, **tables: Any) -> list[boo
     base = {"bucket": T, "act_max": 0.0, "act_n": 9, "conflict_s": 0.0}
     rollup = device_row(**{**base, **(hours or {})})
     rules = {**WINDOW, "exit_threshold": 0.1}
-    sql = load_sql("idle/workload_hours")
+    sql = compose_steps(SERVING_LOAD, "idle/workload_hours")
     rows = query(sql, rules, allocation=[allocation or held()], rollup_1h=[rollup], **tables)
     return [item % 2 == 1 for row in rows for item in row["hours"]]
 
@@ -267,7 +267,7 @@ def test_what_a_pod_reports_counts_where_it_held_a_device_in_the_window(
                            ("pod_sample", {"requests_per_s": 1.0})):  # fmt: skip
         tables: dict[str, Any] = {table: [report | columns]}
         (row,) = query(
-            load_sql("idle/workload_hours"),
+            compose_steps(SERVING_LOAD, "idle/workload_hours"),
             {**WINDOW, "exit_threshold": 0.1},
             allocation=[held(), held(start, end, pod="q", device="e")],
             rollup_1h=[rollup],

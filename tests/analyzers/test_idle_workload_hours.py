@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analyzers.queries import load_sql
+from analyzers.queries import compose_steps
 from tests.analyzers.queried import HOUR, T, at, query, us
+from warehouse.steps import SERVING_LOAD
 
 HOURS = 4
 BOUNDS = {"since": T, "until": T + HOURS * HOUR, "exit_threshold": 0.1}
@@ -43,7 +44,7 @@ def test_the_hours_of_workloads_are_those_of_a_loop(
     held: list[Any], rolled: list[Any], served: list[tuple[str, int]]
 ) -> None:
     found = query(
-        load_sql("idle/workload_hours"),
+        compose_steps(SERVING_LOAD, "idle/workload_hours"),
         BOUNDS,
         allocation=[
             {

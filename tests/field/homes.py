@@ -18,6 +18,18 @@ from tests.field.situation import Situation
 FOLDER = Path(__file__).parent
 DIMENSIONS = ("cluster", "namespace", "team", "workload", "model", "node", "state")
 
+DUE = frozenset({"trusted", "first-sight", "notice", "grace", "approval", "budget", "concurrent"})
+"""Gates that open by time, by a person or for other cases."""
+POLICY = """
+name: stop-what-rests
+mode: enforce
+match: {{analyzer: idle, evidence: confirmed}}
+allow: {{namespaces: [ml], kinds: [Deployment, StatefulSet, Job, Notebook]{held_by}}}
+stages: [observe, notify, {{grace: 1h}}, {{act: [suspend, scale]}}]
+budgets: [{{workloads: 1000, per: 1d}}]
+max_resources: 100%
+"""
+
 
 @cache
 def load_situations() -> Mapping[str, Situation]:
@@ -86,6 +98,7 @@ class Home:
         self._fallow, self._folder, self._home = fallow, folder, folder / "home"
         self._rows: dict[int, list[dict[str, Any]]] = {}
         self._tables: dict[str, list[dict[str, Any]]] = {}
+        self._plans: dict[str, Any] = {}
         self.imports: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
         for name in names:
             for command, refused in load_situations()[name].write(folder / name):
@@ -125,6 +138,26 @@ class Home:
             self._tables[sql] = self._read("warehouse", "query", sql)["rows"]
         return [row for row in self._tables[sql] if row["cluster"] == cluster]
 
+    def read_plan(self, cluster: str, held_by: str = "") -> dict[str, list[str]]:
+        """Return what keeps each idle workload of a cluster from being stopped, by its name.
+
+        Notice, trust and approval are not told: with them a stop is due.
+        """
+        if held_by not in self._plans:
+            policy, config = self._folder / "policy.yaml", self._folder / "plan.yaml"
+            policy.write_text(POLICY.format(held_by=f", held_by: {held_by}" if held_by else ""))
+            config.write_text("idle: {service_duration: 2h, min_expected_rest: null}\n")
+            words = ("--policies", str(policy), "--config", str(config), "--at", write_time(ago(0)))
+            self._plans[held_by] = self._read("plan", *words)
+        plan = self._plans[held_by]
+        return {
+            case["subject"][3]: [
+                reason["text"] for reason in case["reasons"] if reason["gate"] not in DUE
+            ]
+            for case in (*plan["decisions"], *plan["refused"])
+            if case["subject"][0] == cluster and case["policy"]
+        }
+
     def _read(self, *words: str) -> Any:
         answer = self._fallow(*words, "-o", "json", "--home", self._home)
         assert answer.code == 0, answer.err
@@ -143,6 +176,8 @@ def check_situation(homes: Homes, name: str) -> None:
         assert word in printed
     check_spend(home, name)
     check_tables(home, name)
+    if situation.stops:
+        check_stops(home, name)
     if situation.doctor:
         report = home.run(name, "doctor", "-o", "json")
         for word in situation.doctor:
@@ -177,3 +212,22 @@ def check_tables(home: Home, name: str) -> None:
             for row in home.query(name, sql)
         ]
         assert rows_found == list(wanted_rows)
+
+
+def check_stops(home: Home, name: str) -> None:
+    """Compare who would be stopped, and why the others are not."""
+    situation = load_situations()[name]
+    plan = home.read_plan(name)
+    for workload, words in situation.stops.items():
+        if words == "no finding":
+            assert workload not in plan, plan[workload]
+        elif words:
+            assert words in "; ".join(plan[workload]), (workload, plan[workload])
+        else:
+            assert plan[workload] == [], workload
+    held_by, released = situation.lifted
+    if held_by:
+        plan = home.read_plan(name, held_by)
+        for workload, words in situation.stops.items():
+            is_due = workload in released.split() or not words
+            assert (plan.get(workload) == []) == is_due, (workload, plan.get(workload))

@@ -57,6 +57,10 @@ class Situation:
     nodes: Mapping[str, Row] = field(default_factory=dict)
     pods: Mapping[str, Row] = field(default_factory=dict)
     answers: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    stops: Mapping[str, str] = field(default_factory=dict)
+    """By workload what a policy that stops idle ones says of it (`resting.build_situation`)."""
+    lifted: tuple[str, str] = ("", "")
+    """What such a policy lifts by name, and which workloads it stops then."""
     doctor: Sequence[str] = ()
     fails: str | None = None
     """Why Fallow does not yet answer so."""

@@ -5,12 +5,13 @@ SELECT
     a.piece,
     a.span,
     h.ts,
-    h.requests_per_s > 0 AS serves,
+    h.serves,
     coalesce(h.cpu_cores - coalesce(h.sidecar_cores, 0) > a.cores + 1e-6, false)
     OR coalesce(h.net_rx_bps + h.net_tx_bps >= $bytes_s, false)
-    OR coalesce(h.fs_write_bps >= $bytes_s, false) AS works
+    OR coalesce(list_sum([h.fs_read_bps, h.fs_write_bps]) >= $bytes_s, false)
+    OR coalesce(h.io_pressure_ratio >= $io_pressure, false) AS works
 FROM held_pods AS a
-INNER JOIN pod_sample AS h
+INNER JOIN serving_load AS h
     ON
         a.cluster = h.cluster AND a.namespace = h.namespace AND a.pod = h.pod
         AND a.start_at <= h.ts AND a.end_at + to_microseconds($after_us) > h.ts

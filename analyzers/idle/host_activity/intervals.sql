@@ -1,5 +1,5 @@
 -- When pods were active although their devices were idle, and when that was known: a kernel or
--- terminal ran something, requests were served, or CPU, network or files were used. One row per
+-- terminal ran something, requests were served, or CPU, network or I/O was in use. One row per
 -- sample or activity, none merged; a sample is valid for the time since the sample before it.
 SELECT
     span,

@@ -1,4 +1,4 @@
--- Each sample with the two before it: CPU, network or files count in two samples in a row.
+-- Each sample with the two before it: CPU, network or I/O count in two samples in a row.
 SELECT
     span,
     ts,

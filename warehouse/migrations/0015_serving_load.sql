@@ -1,0 +1,2 @@
+-- `pod_sample` has the load of model servers (running, waiting, failed requests, tokens) and the
+-- pressure of I/O; earlier rows have none.
