@@ -14,6 +14,7 @@ from analyzers.reliability.incidents.rows import (
     IncidentEvent,
     LastExit,
     ProgressMove,
+    StandingRequests,
 )
 from analyzers.reliability.incidents.tables import (
     EventSignal,
@@ -33,6 +34,8 @@ BOOT = timedelta(minutes=20)
 """A node that is away for longer than this does not only boot."""
 SKEW = timedelta(seconds=30)
 """Clocks that differ by more than this have no common order of events (domain rule of actions)."""
+STANDS_STILL = timedelta(minutes=10)
+"""Requests that wait for longer without any token are an incident, as a job's progress is."""
 TOGETHER = timedelta(minutes=2)
 """Nodes of a zone that go away, and images that fail, within this failed together."""
 ONE_NODE = timedelta(hours=1)
@@ -232,6 +235,20 @@ def list_stall_signals(stalls: Iterable[Finding]) -> Iterator[Signal]:
             yield Signal(
                 name, start, end, detected_at, subject.cluster, text, "finding", owner, node
             )
+
+
+def list_request_signals(
+    stretches: Iterable[StandingRequests], owners: PodOwners
+) -> Iterator[Signal]:
+    """Yield the pods whose server lets requests wait and generates no token."""
+    for row in stretches:
+        owner = owners.get((row.cluster, row.namespace, row.pod))
+        if owner is not None:
+            text = f"{row.waiting:.0f} requests wait and no token comes"
+            yield Signal(
+                "requests_stand_still", row.at, row.ended, row.at + STANDS_STILL, row.cluster, text,
+                "pod_sample", owner, "", "", row.pod,
+            )  # fmt: skip
 
 
 def list_progress_signals(

@@ -28,9 +28,11 @@ from analyzers.reliability.incidents.device_signals import (
 from analyzers.reliability.incidents.fusion import fuse_signals
 from analyzers.reliability.incidents.judge import ENDINGS, judge_signals
 from analyzers.reliability.incidents.process_signals import (
+    STANDS_STILL,
     list_event_signals,
     list_process_signals,
     list_progress_signals,
+    list_request_signals,
     list_stall_signals,
 )
 from analyzers.reliability.incidents.records import Incident, IncidentVerdict, LostHours, Signal
@@ -113,6 +115,9 @@ def _list_signals(
         *ended,
         *list_event_signals(events, owners, zones),
         *list_stall_signals(stalls),
+        *list_request_signals(
+            incident_rows.read_standing_requests(views, bounds, STANDS_STILL), owners
+        ),
         *list_gone_signals(incident_rows.read_gone_devices(views, bounds), owners),
     ]
 

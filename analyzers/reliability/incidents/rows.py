@@ -1,7 +1,7 @@
 """Read the rows of incidents: XIDs, memory errors, heat, lost devices, events, failed processes."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -137,6 +137,17 @@ class ProgressMove(Row, frozen=True):
     at: datetime
 
 
+class StandingRequests(Row, frozen=True):
+    """A stretch in which requests waited and no token came (`standing_requests.sql`)."""
+
+    cluster: str
+    namespace: str
+    pod: str
+    at: datetime
+    ended: datetime
+    waiting: float
+
+
 class NodeZone(Row, frozen=True):
     """The zone of a node (`node_zones.sql`)."""
 
@@ -196,6 +207,15 @@ def read_progress_moves(views: Views, bounds: Bounds, pods: Sequence[int]) -> li
     parameters = {**bounds, "pods": list(pods)}
     table = views.query(load_sql(f"{FOLDER}/progress_moves"), parameters)
     return decode_rows(table, ProgressMove)
+
+
+def read_standing_requests(
+    views: Views, bounds: Bounds, least: timedelta
+) -> list[StandingRequests]:
+    """Return when requests waited for so long at servers from which no token came."""
+    parameters = {**bounds, "least_s": least.total_seconds()}
+    table = views.query(load_sql(f"{FOLDER}/standing_requests"), parameters)
+    return decode_rows(table, StandingRequests)
 
 
 def read_node_zones(views: Views) -> dict[tuple[str, str], str]:
