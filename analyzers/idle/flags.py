@@ -57,7 +57,7 @@ def add_flags(
         )
 
     request_pods = pl.col("pods_requests").fill_null(0)
-    requested = at_work((pl.col("held_n") / pl.col("load_n")).fill_nan(0), "held_us")
+    requested = (end - pl.col("held_us") < least).fill_null(False)
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
     latest = pl.max_horizontal(pl.col("last_kernel_us"), pl.col("last_terminal_us")).fill_null(0)

@@ -13,8 +13,6 @@ SELECT
     count(p.io_pressure_ratio) AS io_n,
     count(*) FILTER (WHERE p.serves) AS served_n,
     count(p.requests_per_s) AS requests_n,
-    count(*) FILTER (WHERE p.requests_held > 0) AS held_n,
-    count(p.requests_held) AS load_n,
     max(epoch_us(p.ts)) FILTER (WHERE p.serves) AS served_us,
     max(epoch_us(p.ts)) FILTER (WHERE p.requests_held > 0) AS held_us,
     arg_max(p.requests_waiting, p.ts) FILTER (WHERE p.requests_held > 0) AS waiting,

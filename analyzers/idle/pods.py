@@ -23,8 +23,7 @@ from warehouse.steps import SERVING_LOAD, load_step
 from warehouse.workload_gpus import build_records, read_workload_gpus
 
 HOST = (
-    "cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "io", "io_n", "served_n", "requests_n", "held_n",
-    "load_n",
+    "cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "io", "io_n", "served_n", "requests_n",
 )  # fmt: skip
 SERVER = ("servers_n", "busy_n", "kernel_n")
 LATEST = ("served_us", "held_us")
