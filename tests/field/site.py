@@ -208,7 +208,7 @@ def list_counter(
     gpu: int = 0,
     steps: Sequence[float],
     start: float = 4e12,
-    **labels: str,
+    **labels: Any,
 ) -> list[str]:
     """Return a counter's lines, from the first scrape of the telemetry on: what each adds."""
     lines = list_lines(uuid, host, gpu=gpu, values={metric: 0.0}, **labels)

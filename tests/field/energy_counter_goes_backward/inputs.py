@@ -1,9 +1,11 @@
 """An H100 whose energy counter falls now and then."""
 
+from typing import Any
+
 from tests.field.site import build_node, build_pod, list_counter, list_lines
 from tests.field.situation import Situation
 
-POD = {"pod": "train", "namespace": "ml", "container": "c"}
+POD: dict[str, Any] = {"pod": "train", "namespace": "ml", "container": "c"}
 ENERGY = (
     "select cluster, min(energy_mj) >= 0 as rises, sum(energy_mj) / 3.6e9 <= 4.2 as possible"
     " from rollup_5m group by all"

@@ -1,12 +1,14 @@
 """Two hours of work, then the same values for four."""
 
+from typing import Any
+
 from tests.field.site import BUSY, build_node, build_pod, list_counter, list_lines
 from tests.field.situation import Situation
 
 POWER = {"DCGM_FI_DEV_BOARD_POWER_WATTS": 560.0}
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 VALUES = {name: value for name, value in BUSY.items() if name != "DCGM_FI_DEV_POWER_USAGE"}
-POD = {"pod": "train", "namespace": "ml", "container": "c"}
+POD: dict[str, Any] = {"pod": "train", "namespace": "ml", "container": "c"}
 
 SITUATION = Situation(
     kind="G",
