@@ -8,7 +8,7 @@ PARTS = [
 ]
 
 SITUATION = build_situation(
-    "L",
+    "J",
     PARTS,
     {"standby": "held by PDB ml/keep", "rest": ""},
     objects=[budget("keep", {"role": "standby"}, 0)],

@@ -8,4 +8,4 @@ PARTS = [
     rest("rest", serving=load("rest", VLLM)),
 ]
 
-SITUATION = build_situation("K", PARTS, {"loads": "no finding", "rest": ""}, long=False)
+SITUATION = build_situation("K", PARTS, {"loads": "no finding", "rest": ""})
