@@ -10,10 +10,13 @@ import msgspec
 
 from fallow.resources import read_table, read_text
 from fallow.rows import Row, RowShapeError
+from warehouse import pricing
 from warehouse.steps import compose_query
 
 R = TypeVar("R", bound=Row)
 
+ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
+"""Steps: what each node was from when to when (`node_eras`)."""
 LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
 OWNERS = "owners"

@@ -11,12 +11,14 @@ from fallow.rejections import Rejection, build_batch
 from fallow.resources import read_table
 from fallow.tables import Batch, get_schema
 from fallow.window import Window
+from warehouse.pricing import ERAS
 from warehouse.steps import POD_OWNERS, compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 STEPS = (
+    *ERAS,
     POD_OWNERS,
     *(
         f"allocation/{name}"

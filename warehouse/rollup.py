@@ -32,6 +32,7 @@ from warehouse import dirty, ingest, tiers
 from warehouse.late_devices import MOST_DEVICES
 from warehouse.owner_buckets import RolledSamples, reduce_samples
 from warehouse.owner_hours import reduce_hours
+from warehouse.pricing import ERAS
 from warehouse.sample_validity import (
     LONGEST_INTERVAL_S,
     MAX_GAP,
@@ -46,7 +47,7 @@ from warehouse.statements import (
     read_many_rows,
     write_literal,
 )
-from warehouse.steps import load_step
+from warehouse.steps import compose_query, load_step
 from warehouse.views.tiers import TierState
 
 if TYPE_CHECKING:
@@ -476,7 +477,8 @@ def roll_stretch(
     if keep:
         samples, span = f"FROM {TOUCHED_SAMPLE}", {}
     with_samples = f"WITH device_sample AS NOT MATERIALIZED ({samples})"
-    doubted = _find_doubted(cursor, with_samples, labels, {**span, **where})
+    stretch = {"since": since, "until": where["last"]}
+    doubted = _find_doubted(cursor, with_samples, labels, {**stretch, **where})
     if doubted is None:
         return roll_samples(cursor, with_samples, labels, {**span, **where}, ledger)
     cursor.register("doubted", doubted)
@@ -503,7 +505,7 @@ def _find_doubted(
     if places.num_rows == pc.count_distinct(places["device"]).as_py() and not is_named:
         return None
     cursor.register("label", rows)
-    sql = f"{with_samples} FROM ({load_step('rollup/doubted')})"
+    sql = f"{with_samples} FROM ({compose_query((*ERAS, 'rollup/doubted'))})"
     named = {n: v for n, v in values.items() if f"${n}" in sql}
     doubted = cursor.execute(sql, named).to_arrow_table()
     cursor.unregister("label")

@@ -1,8 +1,8 @@
 """Query the site's data as of a past time: rows written or dated later are left out.
 
-The inventory stores only the last state of an object. Fields without a timestamp of their own
-(labels, annotations, priority) therefore have today's values. The readiness of a node comes from
-events, the phase of a pod from its timestamps.
+Of pods the inventory stores only the last state: fields without a timestamp of their own (labels,
+annotations, priority) therefore have today's values. What a node was is in its eras, its
+readiness by events, the phase of a pod by its timestamps.
 """
 
 import re
@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from fallow.protocols import Views
+from fallow.tables import list_columns
+from warehouse.eras import VALUES
 
 _TIME_COLUMNS = {
     "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
@@ -84,7 +86,8 @@ def _build_shadows(at: str, devices_until: str) -> dict[str, str]:
         f"WHERE first_seen < {at})"
     )
     shadows["pod"] = f"pod AS ({_POD.format(at=at)})"
-    shadows["node"] = f"node AS ({_NODE.format(at=at)})"
+    shadows["era"] = f"era AS ({_ERA.format(at=at)})"
+    shadows["node"] = f"node AS ({_build_node(at)})"
     return shadows
 
 
@@ -104,8 +107,11 @@ _POD = """SELECT * REPLACE (
     least(last_seen, {at}) AS last_seen
 ) FROM pod WHERE coalesce(created_at, scheduled_at, started_at, first_seen) < {at}"""
 
-_NODE = """SELECT * REPLACE (
-    least(last_seen, {at}) AS last_seen,
+_ERA = """SELECT * REPLACE (CASE WHEN valid_to < {at} THEN valid_to END AS valid_to)
+FROM era WHERE valid_from < {at}"""
+_NODE = """SELECT node.* REPLACE (
+    least(node.last_seen, {at}) AS last_seen,
+    {values},
     coalesce(
         (
             SELECT arg_max(e.reason = 'NodeReady', e.ts)
@@ -116,4 +122,23 @@ _NODE = """SELECT * REPLACE (
         ),
         true
     ) AS ready
-) FROM node WHERE coalesce(first_seen, {at}) <= {at}"""
+) FROM node LEFT JOIN (
+    SELECT * FROM era WHERE valid_from < {at}
+    QUALIFY row_number() OVER (PARTITION BY "cluster", node ORDER BY valid_from DESC) = 1
+) AS was ON node.cluster = was.cluster AND node.node = was.node
+WHERE coalesce(node.first_seen, {at}) <= {at}"""
+
+
+def _build_node(at: str) -> str:
+    """Return the nodes as their eras have them; one without eras is as it is stored."""
+    values = ", ".join(
+        f"""CASE WHEN was.node IS NULL THEN node."{name}" ELSE {_read(name)} END AS "{name}\""""
+        for name in VALUES
+    )
+    return _NODE.format(at=at, values=values)
+
+
+def _read(name: str) -> str:
+    column = f'was."{name}"'
+    is_text = next(c for c in list_columns("era") if c.name == name).type == "string"
+    return f"nullif({column}, '')" if is_text else column

@@ -21,7 +21,7 @@ from analyzers.demand.rows import (
 )
 from analyzers.demand.wait_replay import GangRequest, WaitReplay, price_targets
 from analyzers.pending import MeasureTimes, read_pending, sum_gpus
-from analyzers.queries import load_sql
+from analyzers.queries import ERAS, compose_steps
 from analyzers.query_cache import cache_query
 from analyzers.queue_demand import read_demand
 from fallow.capacity_settings import DemandSettings
@@ -69,9 +69,8 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
     span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}
     pods = _name_queues(read_demand(views, span), views)
     arrived = read_arrivals(views, span["since"], span["until"], settings.lead)
-    bought = pl.DataFrame(
-        views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
-    )
+    hours = window.whole(timedelta(hours=1)).bounds()
+    bought = pl.DataFrame(views.query(compose_steps(*ERAS, "demand/capacity"), hours))
     demands = []
     gangs = read_gangs(views, span["since"], span["until"])
     listed = read_listed_clusters(views)

@@ -3,10 +3,11 @@
 -- cluster's events are collected at all: without them, zero events prove nothing.
 WITH spot AS (
     SELECT
-        *,
-        greatest(coalesce(first_seen, $since), $since) AS from_at,
-        least(last_seen, $until) AS to_at
-    FROM node
+        * REPLACE (
+            greatest(coalesce(from_at, $since), $since) AS from_at,
+            least(to_at, $until) AS to_at
+        )
+    FROM node_eras
     WHERE capacity_type = 'spot' AND gpu_count > 0 AND instance_type IS NOT null
 ),
 
@@ -23,22 +24,36 @@ reclaims AS (
     SELECT
         cluster,
         name AS node,
-        count(DISTINCT time_bucket(INTERVAL 15 MINUTE, ts)) AS times
+        min(ts) AS ts
     FROM event
     WHERE kind = 'Node' AND list_contains($reasons, reason) AND ts >= $since AND ts < $until
-    GROUP BY cluster, name
+    GROUP BY cluster, name, time_bucket(INTERVAL 15 MINUTE, ts)
+),
+
+times AS (
+    SELECT
+        s.cluster,
+        s.node,
+        s.from_at,
+        count(*) AS times
+    FROM spot AS s
+    INNER JOIN reclaims AS r
+        ON
+            s.cluster = r.cluster AND s.node = r.node
+            AND s.holds_from <= r.ts AND s.holds_to > r.ts
+    GROUP BY s.cluster, s.node, s.from_at
 )
 
 SELECT
     s.provider,
     s.region,
     s.instance_type,
-    count(*) AS nodes,
+    count(DISTINCT struct_pack(c := s.cluster, n := s.node)) AS nodes,
     sum(epoch(s.to_at) - epoch(s.from_at)) / 3600 AS node_hours,
     coalesce(sum(t.times), 0)::BIGINT AS interruptions
 FROM spot AS s
 INNER JOIN event_counts AS o ON s.cluster = o.cluster
-LEFT JOIN reclaims AS t ON s.cluster = t.cluster AND s.node = t.node
+LEFT JOIN times AS t ON s.cluster = t.cluster AND s.node = t.node AND s.from_at = t.from_at
 WHERE s.to_at > s.from_at
 GROUP BY s.provider, s.region, s.instance_type
 ORDER BY ALL

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 
-from analyzers.queries import load_records, load_sql
+from analyzers.queries import ERAS, compose_steps, load_records, load_sql
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
@@ -99,7 +99,8 @@ class PublishedRisk(Row, frozen=True):
 
 def read_worked_hours(views: Views, window: Window) -> list[WorkedHours]:
     """Return the hours of workloads that could be bought at other terms."""
-    return decode_rows(views.query(load_sql("spot/worked_hours"), window.bounds()), WorkedHours)
+    sql = compose_steps(*ERAS, "spot/worked_hours")
+    return decode_rows(views.query(sql, window.bounds()), WorkedHours)
 
 
 def read_node_prices(views: Views, window: Window) -> list[NodePriceSpan]:
@@ -112,7 +113,8 @@ def read_interruptions(
 ) -> list[InterruptionCount]:
     """Return the interruptions of spot nodes by events with these reasons."""
     parameters = {**window.bounds(), "reasons": list(reasons)}
-    return decode_rows(views.query(load_sql("spot/interruptions"), parameters), InterruptionCount)
+    sql = compose_steps(*ERAS, "spot/interruptions")
+    return decode_rows(views.query(sql, parameters), InterruptionCount)
 
 
 @cache

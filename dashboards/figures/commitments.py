@@ -16,7 +16,7 @@ from decimal import Decimal
 import msgspec
 import numpy as np
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import ERAS, Filters, run_query
 from fallow.price_settings import ReservedCapacity
 from fallow.protocols import Views
 from fallow.window import Window
@@ -79,7 +79,7 @@ def _build_commitment_use(
     if hours:
         rows = run_query(
             views,
-            ("commitments/nodes",),
+            (*ERAS, "commitments/nodes"),
             Window(start, end),
             filters,
             gpus=promise.gpus_per_node,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse import totals
+from warehouse import pricing, totals
 from warehouse.ledger import align_window
 from warehouse.steps import compose_query
 
@@ -20,6 +20,8 @@ HANDLED = ("journal", "acted", "handled_findings")
 """The steps of the findings whose action took effect and was not reversed."""
 ADVICE = (*HANDLED, LATEST, PARSED, "advice")
 """The steps of the last runs' advice."""
+ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
+"""The steps of what each node was from when to when."""
 BY_DEVICE = (totals.BY_DEVICE, "paid")
 """The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""
 BY_HOUR = (totals.BY_HOUR, "paid")

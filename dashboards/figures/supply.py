@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, BY_DAY, BY_HOUR, Filters, run_query
+from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, BY_HOUR, ERAS, Filters, run_query
 from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.window import Window
@@ -70,7 +70,7 @@ def read_capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
     """
-    return run_query(views, (*BY_DAY, "supply/capacity"), window, filters)
+    return run_query(views, (*ERAS, *BY_DEVICE, "supply/capacity"), window, filters)
 
 
 def add_finding_words(row: dict[str, Any]) -> dict[str, Any]:

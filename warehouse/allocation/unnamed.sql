@@ -33,12 +33,16 @@ beside AS (
     SELECT
         a.cluster,
         a.uid,
-        any_value(n.gpu_count) AS gpu_count,
-        any_value(n.gpu_count) - count(DISTINCT d.device) AS unseen,
+        max(e.gpu_count) AS gpu_count,
+        max(e.gpu_count) - count(DISTINCT d.device) AS unseen,
         any_value(n.gpu_replicas) > 1 AS divided,
         count(h.device) > 0 AS named
     FROM requesting_pods AS a
     INNER JOIN node AS n ON a.cluster = n.cluster AND a.node = n.node
+    INNER JOIN node_eras AS e
+        ON
+            a.cluster = e.cluster AND a.node = e.node
+            AND a.end_at > e.holds_from AND a.start_at < e.holds_to
     INNER JOIN device AS d
         ON
             a.cluster = d.cluster AND a.node = d.node AND d.parent IS null

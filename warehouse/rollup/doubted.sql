@@ -33,12 +33,14 @@ reported AS (
     FROM averages AS r
     LEFT JOIN address AS a
         ON a.cluster = $cluster AND a.address = nullif(split_part(r.node, ' via ', 2), '')
-    LEFT JOIN node AS n
+    LEFT JOIN node_eras AS n
         ON
             n.cluster = $cluster
             AND n.node = coalesce(
                 a.node, nullif(split_part(r.node, ' via ', 2), ''), split_part(r.node, ' via ', 1)
             )
+            AND make_timestamp(r.bucket * 300000000) >= n.holds_from
+            AND make_timestamp(r.bucket * 300000000) < n.holds_to
 ),
 
 contradicted AS (

@@ -1,15 +1,6 @@
--- GPU-hours and dollars by how the node is bought.
-WITH bought AS (
-    SELECT
-        cluster,
-        node,
-        coalesce(arg_max(capacity_type, last_seen), '(unknown)') AS capacity
-    FROM node
-    GROUP BY ALL
-)
-
+-- GPU-hours and dollars by how the node was bought in each hour.
 SELECT
-    coalesce(b.capacity, '(unknown)') AS capacity,
+    coalesce(n.capacity_type, '(unknown)') AS capacity,
     count(DISTINCT p.node) AS nodes,
     sum(p.gpu_hours) AS gpu_hours,
     sum(p.usd) AS usd,
@@ -19,6 +10,9 @@ SELECT
     / sum(p.gpu_hours) AS productive_pct,
     sum(p.gpu_hours) FILTER (WHERE p.state = 'lost') AS lost_gpu_hours
 FROM paid AS p
-LEFT JOIN bought AS b ON p.cluster = b.cluster AND p.node = b.node
+LEFT JOIN node_eras AS n
+    ON
+        p.cluster = n.cluster AND p.node = n.node
+        AND p.bucket >= n.holds_from AND p.bucket < n.holds_to
 GROUP BY ALL
 ORDER BY gpu_hours DESC, capacity ASC

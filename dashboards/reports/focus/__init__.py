@@ -20,6 +20,7 @@ from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.window import Window
 from warehouse.ledger import align_window
+from warehouse.pricing import ERAS
 from warehouse.steps import compose_query
 
 VERSIONS = ("1.2", "1.0")
@@ -45,7 +46,7 @@ def read_rows(views: Views, window: Window, filters: Filters, version: str) -> C
         "team": filters.team,
         "form": FORM,
     }
-    steps = ("restatement/restated", "dashboards.reports.focus:charges")
+    steps = (*ERAS, "restatement/restated", "dashboards.reports.focus:charges")
     ledger_rows = views.query(compose_query(steps), parameters)
     charges = pa.table(
         {name: ledger_rows[source] for name, source in list_columns(version).items()}

@@ -3,25 +3,40 @@
 -- ResourceId is the billed resource, the node; x_Allocated* are its owner and the method.
 WITH priced AS (
     SELECT
-        date_trunc('day', bucket) AS day,
-        cluster,
-        node,
-        nullif(namespace, '') AS namespace,
-        nullif(workload_kind, '') AS workload_kind,
-        nullif(workload, '') AS workload,
-        CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END AS team,
-        pool,
-        model,
-        state,
-        gpu_seconds,
-        usd,
-        usd_gpu,
-        price_as_of
-    FROM ledger
+        date_trunc('day', l.bucket) AS day,
+        l.cluster,
+        l.node,
+        nullif(l.namespace, '') AS namespace,
+        nullif(l.workload_kind, '') AS workload_kind,
+        nullif(l.workload, '') AS workload,
+        CASE WHEN l.namespace = '' THEN '(platform)' ELSE coalesce(l.team, l.namespace) END
+            AS team,
+        l.pool,
+        l.model,
+        l.state,
+        l.gpu_seconds,
+        l.usd,
+        l.usd_gpu,
+        l.price_as_of,
+        n.region,
+        n.zone,
+        coalesce(n.instance_type, l.model, 'GPU node') AS sku,
+        coalesce(n.capacity_type, 'unknown') AS capacity_type,
+        CASE n.provider
+            WHEN 'aws' THEN 'Amazon Web Services'
+            WHEN 'gcp' THEN 'Google Cloud'
+            WHEN 'azure' THEN 'Microsoft Azure'
+            ELSE 'Self-hosted'
+        END AS provider
+    FROM ledger AS l
+    LEFT JOIN node_eras AS n
+        ON
+            l.cluster = n.cluster AND l.node = n.node
+            AND l.bucket >= n.holds_from AND l.bucket < n.holds_to
     WHERE
-        bucket >= $since AND bucket < $until
-        AND usd IS NOT null
-        AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+        l.bucket >= $since AND l.bucket < $until
+        AND l.usd IS NOT null
+        AND ($cluster::VARCHAR IS null OR l.cluster = $cluster)
 ),
 
 daily AS (
@@ -36,6 +51,11 @@ daily AS (
         pool,
         model,
         state,
+        region,
+        zone,
+        sku,
+        capacity_type,
+        provider,
         (sum(gpu_seconds) / 3600)::DECIMAL(18, 6) AS gpu_hours,
         sum(usd)::DECIMAL(28, 8) AS usd,
         sum(usd_gpu)::DECIMAL(28, 8) AS usd_gpu,
@@ -51,35 +71,11 @@ shares AS (
     FROM daily
 ),
 
-places AS (
-    SELECT
-        cluster,
-        node,
-        any_value(region) AS region,
-        any_value(zone) AS zone,
-        any_value(instance_type) AS instance_type,
-        any_value(capacity_type) AS capacity_type,
-        any_value(provider) AS provider
-    FROM node
-    GROUP BY ALL
-),
-
 described AS (
     SELECT
-        s.*,
-        nullif(p.region, '') AS region,
-        nullif(p.zone, '') AS zone,
-        coalesce(nullif(p.instance_type, ''), s.model, 'GPU node') AS sku,
-        coalesce(nullif(p.capacity_type, ''), 'unknown') AS capacity_type,
-        CASE p.provider
-            WHEN 'aws' THEN 'Amazon Web Services'
-            WHEN 'gcp' THEN 'Google Cloud'
-            WHEN 'azure' THEN 'Microsoft Azure'
-            ELSE 'Self-hosted'
-        END AS provider,
-        s.namespace || '/' || s.workload_kind || '/' || s.workload AS holder
-    FROM shares AS s
-    LEFT JOIN places AS p ON s.cluster = p.cluster AND s.node = p.node
+        *,
+        namespace || '/' || workload_kind || '/' || workload AS holder
+    FROM shares
 )
 
 SELECT
@@ -181,4 +177,5 @@ SELECT
 FROM described
 WHERE $team::VARCHAR IS null OR team = $team
 ORDER BY
-    day ASC, cluster ASC, node ASC, team ASC, holder ASC NULLS FIRST, state ASC, pool ASC, model ASC
+    day ASC, cluster ASC, node ASC, team ASC, holder ASC NULLS FIRST, state ASC, pool ASC,
+    model ASC, SkuPriceId ASC
