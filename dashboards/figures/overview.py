@@ -8,6 +8,7 @@ import msgspec
 
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.models import WASTED
+from fallow.money import sum_bills
 from fallow.protocols import Views
 from fallow.window import Window, format_duration, get_month_start
 from warehouse.ledger import align_window
@@ -18,7 +19,10 @@ Amount = TypeVar("Amount", float, Decimal)
 
 
 class PeriodTotals(msgspec.Struct, frozen=True):
-    """A window in one row; paid = used + wasted + unknown. Dollars None = no part has a price."""
+    """A window in one row; paid = used + wasted + unknown, of dollars but for cents.
+
+    Dollars None = no part has a price.
+    """
 
     days: int
     """Days with any accounted hour."""
@@ -37,10 +41,11 @@ class PeriodTotals(msgspec.Struct, frozen=True):
 
 
 def read_totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
-    """Return a window in one row; its dollars are those of `spend.totals`."""
+    """Return a window in one row; its dollars are the sums of the clusters' bills, in cents."""
     steps = (*BY_HOUR, "overview/period")
     (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
-    return PeriodTotals(**row)
+    dollars = {name: sum_bills(row[name]) for name in ("usd", "used_usd", "wasted_usd")}
+    return PeriodTotals(**row | dollars)
 
 
 def get_window_before(window: Window) -> Window:

@@ -89,7 +89,9 @@ def read_total_spend(
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
-    rows = read([*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by)
+    keys = [*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by
+    rows = read(keys)
+    bills = _sum_clusters(rows) if "cluster" in keys else read(["cluster"])
     by = _choose_identity(rows, by)
     notes = [
         *span.notes,
@@ -102,7 +104,6 @@ def read_total_spend(
         notes.append(_write_savings_note(saved))
         if saved is not None:
             notes += reconcile.format_lines(saved[0])
-    bills = read(["cluster"])
     _add_savings(bills, ["cluster"], saved)
     _add_savings(rows, by, saved)
     round_usd(rows, bills)
@@ -113,6 +114,17 @@ def read_total_spend(
     visible_rows = [_add_use(row, by) for row in rows]
     sums = None if saved is None else reconcile.document(saved[0])
     return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, sums)
+
+
+def _sum_clusters(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return each cluster's bill and its idle part, exactly, from rows that name their cluster."""
+    bills: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        bill = bills.setdefault(row["cluster"], {"cluster": row["cluster"]})
+        for name in ("usd", "idle_usd"):
+            amounts = [usd for usd in (bill.get(name), row[name]) if usd is not None]
+            bill[name] = sum(amounts, Decimal()) if amounts else None
+    return list(bills.values())
 
 
 def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]:

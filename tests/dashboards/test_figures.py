@@ -448,12 +448,14 @@ def test_the_overview_adds_up_and_has_the_bill_of_spend(views: Warehouse) -> Non
     now = overview.read_totals(views, WINDOW, ALL)
     whole = spend.read_totals(views, WINDOW, ALL)
     assert now.gpu_hours == pytest.approx(whole.gpu_hours)
-    assert now.usd == whole.usd
+    assert now.usd == spend.read_bill(views, WINDOW, ALL)
     parts = now.used_gpu_hours + now.wasted_gpu_hours + now.unknown_gpu_hours
     assert parts == pytest.approx(now.gpu_hours)
     assert now.productive_gpu_hours < now.allocated_gpu_hours < now.gpu_hours
     wasted = waste.read_by_owner(views, WINDOW, ALL, "team")["waste_usd"].to_pylist()
-    assert now.wasted_usd == sum(usd for usd in wasted if usd is not None)
+    assert now.wasted_usd is not None
+    exact = sum(usd for usd in wasted if usd is not None)
+    assert abs(now.wasted_usd - exact) <= Decimal("0.005") * now.clusters
 
 
 def test_the_window_before_is_as_long_and_ends_where_this_one_begins() -> None:

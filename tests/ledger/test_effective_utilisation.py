@@ -117,8 +117,15 @@ def test_every_grouping_has_the_same_effective_hours(settings: Settings) -> None
 
 
 def test_spend_says_it_beside_busy_time_and_the_total_is_no_sum_of_shares(
-    settings: Settings,
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    reads: list[object] = []
+
+    def read(*parts: Any, **more: Any) -> Any:
+        reads.append(more["by"])
+        return read_spend(*parts, **more)
+
+    monkeypatch.setattr(ledger_totals, "read_spend", read)
     devices = {
         "tensor": bursty(gpu_util_pct=95.0, tensor_active=0.465),
         "bare": series(30, HOURS, power_w=500.0, gpu_util_pct=95.0),
@@ -130,6 +137,7 @@ def test_spend_says_it_beside_busy_time_and_the_total_is_no_sum_of_shares(
             warehouse, f"{T:%Y-%m-%dT%H}/{WINDOW.end:%Y-%m-%dT%H}", now=WINDOW.end, cluster=None,
             by=["workload"], view="loaded", share_unallocated=False,
         )  # fmt: skip
+    assert reads == [["workload", "cluster"]], "the ledger is read once"
     rows = {row["workload"].split("-")[-1]: row for row in result.rows}
     assert rows["tensor"]["effective_pct"] == pytest.approx(25, abs=0.5)
     assert rows["tensor"]["busy_pct"] == pytest.approx(50, abs=0.7)

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from dashboards.figures import overview
+from dashboards.figures.query import Filters
+from dashboards.figures.spend import read_bill
 from fallow.errors import UsageError
 from fallow.models import PLATFORM
 from warehouse.allocation import write_allocations
@@ -116,3 +119,26 @@ def test_other_groupings_and_views_are_refused(
         read_spend(tables, builders.window(0, 60), by, view)
     assert said in str(refused.value)
     assert "legal: " in str(refused.value)
+
+
+def test_a_headline_of_a_fleet_is_the_sum_of_its_clusters_cents(builders: Any, tables: Any) -> None:
+    """Two clusters pay $10.004 each: two bills of $10.00, not one of $20.01."""
+    hour = {
+        "bucket": builders.at(0), "device": "d", "namespace": "ns", "workload_kind": "Job",
+        "workload": "w", "seconds": 3600.0, "gpu_seconds": 3600.0, "priced": True,
+    }  # fmt: skip
+    tables.put(
+        "ledger",
+        [
+            {**hour, "cluster": cluster, "state": state, "usd": Decimal(usd), "usd_gpu": Decimal(1)}
+            for cluster in "ab"
+            for state, usd in (("productive", "7.001"), ("idle", "3.003"))
+        ],
+    )
+    now = overview.read_totals(tables, builders.window(0, 60), Filters())
+    assert (now.usd, now.used_usd, now.wasted_usd) == (
+        Decimal("20.00"),
+        Decimal("14.00"),
+        Decimal("6.00"),
+    )
+    assert now.usd == read_bill(tables, builders.window(0, 60), Filters())
