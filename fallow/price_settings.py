@@ -1,10 +1,30 @@
 """Settings of prices: rate cards, owned servers and reserved capacity."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from fallow.settings_groups import SettingsGroup
+from fallow.window import EARLIEST
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+"""The `valid_from` of a rate whose source says no time."""
+
+
+def check_price_time(at: datetime) -> datetime:
+    """Return a time from which a price may hold.
+
+    Raises:
+        ValueError: it is before 2012.
+    """
+    if at < EARLIEST.replace(tzinfo=UTC):
+        raise ValueError(f"no price holds from {at:%Y-%m-%d} on: the earliest is {EARLIEST:%Y}")
+    return at
+
+
+PriceTime = Annotated[AwareDatetime, AfterValidator(check_price_time)]
 
 
 class OwnedServer(SettingsGroup):
@@ -24,6 +44,9 @@ class OwnedServer(SettingsGroup):
     gpu_model: str = Field("", description="empty = any")
     instance_type: str = Field("", description="empty = any")
     cluster: str = Field("", description="empty = any")
+    valid_from: PriceTime | None = Field(
+        None, description="when this price began, beside others of the same servers"
+    )
 
 
 class ReservedCapacity(SettingsGroup):
@@ -58,6 +81,11 @@ class PriceSettings(SettingsGroup):
     )
     commitments: list[ReservedCapacity] = Field(
         default_factory=list, description="reserved capacity: name, nodes, usd_per_node_hour ..."
+    )
+    valid_from: PriceTime | None = Field(
+        None,
+        description="these prices hold from then on, also where others did; without it,"
+        " hours that have a price keep it",
     )
     aws_regions: list[str] = Field(
         default_factory=list, description="regions whose list and spot prices AWS is asked for"

@@ -13,14 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fallow.clean_texts import clean_rows
+from fallow.errors import UsageError
 from fallow.price_settings import PriceSettings
 from fallow.protocols import Views
 from fallow.rejections import build_batch
-from fallow.tables import Batch
-from fallow.window import Window
+from fallow.tables import Batch, get_schema
+from fallow.window import Window, get_month_start
 from warehouse import dirty
 from warehouse.catalog import CatalogLocation
+from warehouse.ingest import upsert_rows
+from warehouse.rate_history import (
+    BEGIN,
+    SHIPPED,
+    PricedHours,
+    RateChange,
+    RateRow,
+    Validity,
+    end_rates,
+    merge_rates,
+)
+from warehouse.statements import fetch_row
 from warehouse.steps import compose_query, load_step
+from warehouse.views.copies import LAKE_SNAPSHOT
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,12 +54,13 @@ WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem", "commitment")
 STANDING = timedelta(days=1)
 """How long prices of settings stand against another home's: a service stores its own every few
 minutes (`service.inventory_every`)."""
-SHIPPED = ("rate-card", "derived")
-"""Prices that every home has; of a home they are where its settings have a card or a discount."""
-_OF_SOURCES = "(list_contains($sources, source) OR (nodes > 0 AND valid_to > $now))"
+IMPORT = "import"
+"""The source of prices that imports are given."""
 _CURSOR = "prices of "
 """A home's cursor has the time when it stored its prices last."""
 _MOST_LISTED = 3
+DUE, PRICE = "due", "price"
+"""Of rows of `restatement`: what is not compared yet, here for the price alone."""
 
 Execute = Callable[[str, dict[str, Any]], Any]
 Scope = tuple[str, str]
@@ -54,32 +69,38 @@ Scope = tuple[str, str]
 log = logging.getLogger("fallow.prices")
 
 
-def store_rates(wh: "Warehouse", rates: Batch) -> int:
+def store_rates(wh: "Warehouse", rates: Batch, *, is_restating: bool = False) -> int:
     """Store a price source's `rate` rows; return how many it gave.
 
-    Sources that have only the present state (settings, rate card, on-prem) replace their earlier
-    rows, so that a removed setting is gone; a removed commitment that had ended stays. Where that
-    changes a price, all hours of the ledger are marked to be written again. Histories (spot) are
-    added to. Prices of settings replace those of their cluster only, and none that another home
-    over the catalog has (`find_conflicts`).
+    Sources that have only the present state (settings, rate card, on-prem) say all their prices: a
+    setting that was removed has ended. Histories (spot, imports) are added to. From when on a price
+    holds is decided by `merge_rates`; the hours of the ledger that it changes are marked to be
+    written again. `is_restating`: hours of months that have ended are, too. Prices of settings
+    replace those of their cluster only, and none that another home over the catalog has
+    (`find_conflicts`).
+
+    Raises:
+        UsageError: a price of an import would change a month that has ended.
     """
     cluster, (clean, rejections) = wh.settings.cluster, clean_rows("rate", rates.rows)
     sources = set(clean["source"].to_pylist())
-    whole_sources = {
-        *WHOLE_SOURCES,
-        *clean.filter(pc.is_valid(clean["nodes"]))["source"].to_pylist(),
-    }
-    now = None
-    if sources & {"rate-card", "derived"}:
-        sources |= whole_sources
-        now = wh.clock().astimezone(UTC).replace(tzinfo=None)
-    whole = sorted(sources & whole_sources)
-    replaces = pc.is_in(clean["source"], value_set=pa.array(whole, pa.string()))
-    if whole:
-        _replace_rates(wh, clean.filter(replaces), whole, now)
+    whole = {*WHOLE_SOURCES, *clean.filter(pc.is_valid(clean["nodes"]))["source"].to_pylist()}
+    is_all = bool(sources & set(SHIPPED))
+    replaces = pc.is_in(clean["source"], value_set=pa.array(sorted(whole), pa.string()))
     rest = clean.filter(pc.invert(replaces))
-    if rest.num_rows:
-        wh.ingest([Batch("rate", rest)])
+    # One transaction: a process that dies in between would leave hours at the old prices.
+    with wh.transaction() as cursor:
+        if is_all or sources & whole:
+            _replace_rates(
+                wh,
+                cursor,
+                clean.filter(replaces),
+                sorted(whole if is_all else sources & whole),
+                is_all=is_all,
+                is_restating=is_restating,
+            )
+        if rest.num_rows:
+            _add_rates(cursor, rest, _get_now(wh), is_restating=is_restating)
     if rejections:
         at = wh.clock()
         wh.ingest([build_batch(rejections, cluster=cluster, source="prices", at=at)])
@@ -87,36 +108,166 @@ def store_rates(wh: "Warehouse", rates: Batch) -> int:
 
 
 def _replace_rates(
-    wh: "Warehouse", rates: pa.Table, whole: list[str], now: datetime | None
+    wh: "Warehouse",
+    cursor: "duckdb.DuckDBPyConnection",
+    rates: pa.Table,
+    sources: list[str],
+    *,
+    is_all: bool,
+    is_restating: bool,
 ) -> None:
-    home, prices = identify_home(wh.place, write=True), wh.settings.prices
+    home, prices, now = identify_home(wh.place, write=True), wh.settings.prices, _get_now(wh)
     clusters = sorted({"", wh.settings.cluster, *rates["cluster"].to_pylist()})
-    # One transaction: a process that dies in between would leave hours at the old prices.
-    with wh.transaction() as cursor:
-        others = list_other_homes(cursor.execute, home, wh.clock())
-        conflicts = find_conflicts(cursor.execute, rates, prices, others)
-        for why in filter(None, conflicts.values()):
-            log.warning("prices of the settings are not used", extra={"why": why})
-        stored = [scope not in conflicts for scope in _list_scopes(rates)]
-        rates = rates.filter(pa.array(stored, pa.bool_()))
-        homes = pc.if_else(_is_shipped(rates, prices), "", home)
-        rates = rates.set_column(rates.column_names.index("home"), "home", homes)
-        before = _read_latest(cursor, whole, now)
-        values = {"sources": whole, "now": now, "home": home}
-        cursor.execute(
-            load_step("pricing/remove_replaced"),
-            {**values, "others": others, "clusters": clusters},
+    others = list_other_homes(cursor.execute, home, wh.clock())
+    conflicts = find_conflicts(cursor.execute, rates, prices, wh.clock(), others)
+    for why in filter(None, conflicts.values()):
+        log.warning("prices of the settings are not used", extra={"why": why})
+    stored = [scope not in conflicts for scope in _list_scopes(rates)]
+    rates = rates.filter(pa.array(stored, pa.bool_()))
+    homes = pc.if_else(_is_shipped(rates, prices), "", home)
+    rates = rates.set_column(rates.column_names.index("home"), "home", homes)
+    scope = {"sources": sources, "now": now if is_all else None, "home": home}
+    stated = prices.valid_from and prices.valid_from.astimezone(UTC).replace(tzinfo=None)
+    validity = _read_validity(cursor, now, stated, is_restating=is_restating)
+    changes = _merge_stored(
+        cursor,
+        load_step("pricing/replaced"),
+        {**scope, "others": others, "clusters": clusters},
+        rates,
+        validity,
+    )
+    if is_all:
+        cursor.execute("DELETE FROM restatement WHERE state = 'price' AND snapshot IS NULL")
+    _note_changes(cursor, changes, now)
+    _log_kept_prices(changes, validity, "prices.valid_from")
+    if home:
+        name = _CURSOR + home
+        cursor.execute("DELETE FROM cursor WHERE source = ?", [name])
+        cursor.execute("INSERT INTO cursor VALUES (?, ?)", [name, now])
+
+
+def _add_rates(
+    cursor: "duckdb.DuckDBPyConnection", rates: pa.Table, now: datetime, *, is_restating: bool
+) -> None:
+    is_import = pc.equal(rates["source"], IMPORT)
+    validity = _read_validity(cursor, now, None, is_restating=is_restating)
+    changes = _merge_stored(
+        cursor,
+        "SELECT *, rowid FROM rate WHERE source = $source",
+        {"source": IMPORT},
+        rates.filter(is_import),
+        validity,
+        is_whole=False,
+    )
+    ended = sorted(f"{c.from_at:%Y-%m}" for c in changes if c.is_waiting)
+    if ended:
+        raise UsageError(
+            f"the price changes hours of months that have ended, {ended[0]} on",
+            hint="--restate changes these, too; a later --valid-from does not",
         )
-        cursor.register("incoming", rates)
-        cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
+    _note_changes(cursor, changes, now)
+    _log_kept_prices(changes, validity, "--valid-from")
+    live = rates.filter(pc.invert(is_import))
+    if live.num_rows:
+        cursor.register("incoming", live)
+        row = fetch_row(cursor, load_step("pricing/first_change"))
         cursor.unregister("incoming")
-        if home:
-            name = _CURSOR + home
-            cursor.execute("DELETE FROM cursor WHERE source = ?", [name])
-            at = wh.clock().astimezone(UTC).replace(tzinfo=None)
-            cursor.execute("INSERT INTO cursor VALUES (?, ?)", [name, at])
-        if not _read_latest(cursor, whole, now).equals(before):
-            dirty.mark_all_hours(cursor)
+        upsert_rows(cursor, "rate", live)
+        # A market's price is known later: hours of the open month follow it, as no correction.
+        if row and row[0] is not None:
+            dirty.mark_ledger_hours(cursor, max(row[0], validity.open_from), dirty.FAR)
+
+
+def _get_now(wh: "Warehouse") -> datetime:
+    return wh.clock().astimezone(UTC).replace(tzinfo=None)
+
+
+def _read_validity(
+    cursor: "duckdb.DuckDBPyConnection",
+    now: datetime,
+    stated: datetime | None,
+    *,
+    is_restating: bool,
+) -> Validity:
+    rows = cursor.execute(load_step("pricing/priced_hours"), {"now": now}).to_arrow_table()
+    return Validity(
+        stated,
+        BEGIN if is_restating else get_month_start(now),
+        tuple(msgspec.convert(rows.to_pylist(), list[PricedHours])),
+    )
+
+
+def _merge_stored(
+    cursor: "duckdb.DuckDBPyConnection",
+    sql: str,
+    parameters: dict[str, Any],
+    rates: pa.Table,
+    validity: Validity,
+    *,
+    is_whole: bool = True,
+) -> tuple[RateChange, ...]:
+    """Store what `merge_rates` makes of the rows that a query selects; return what changes."""
+    stored = cursor.execute(sql, parameters).to_arrow_table()
+    history = merge_rates(_convert(stored), _convert(rates), validity, is_whole=is_whole)
+    cursor.execute(
+        f"DELETE FROM rate WHERE rowid IN (SELECT rowid FROM ({sql}) AS stored)", parameters
+    )
+    rows = [msgspec.structs.asdict(row) for row in history.rows]
+    cursor.register("incoming", pa.Table.from_pylist(rows, schema=get_schema("rate")))
+    cursor.execute("INSERT INTO rate BY NAME SELECT * FROM incoming")
+    cursor.unregister("incoming")
+    return history.changes
+
+
+def _convert(rates: pa.Table) -> list[RateRow]:
+    return msgspec.convert(rates.to_pylist(), list[RateRow])
+
+
+def _note_changes(
+    cursor: "duckdb.DuckDBPyConnection", changes: Sequence[RateChange], now: datetime
+) -> None:
+    """Mark the hours of the ledger that changes of prices concern, and note their months.
+
+    What changed is stored when the hours are written (`restatements.finish_price_changes`).
+    """
+    if not changes:
+        return
+    rows = [msgspec.structs.asdict(change) for change in changes]
+    cursor.register("change", pa.Table.from_pylist(rows))
+    marked, months = (
+        compose_query(("pricing/changed_hours", step))
+        for step in ("pricing/marked_hours", "restatement/changed_months")
+    )
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    due = cursor.execute(months, {"hour": hour}).to_arrow_table().to_pylist()
+    if due:
+        row = fetch_row(cursor, LAKE_SNAPSHOT)
+        before = row[0] if row else None
+        notes = [
+            {"cluster": d["cluster"], "month": d["month"], "cause": DUE, "state": PRICE}
+            | {"snapshot": None if d["is_waiting"] else before}
+            for d in due
+        ]
+        table = pa.Table.from_pylist(notes, schema=get_schema("restatement"))
+        upsert_rows(cursor, "restatement", table)
+    cursor.execute(f"INSERT INTO unposted BY NAME {marked}")
+    cursor.unregister("change")
+
+
+def _log_kept_prices(changes: Sequence[RateChange], validity: Validity, name: str) -> None:
+    """Log which hours keep their price though another one is reported."""
+    if any(change.is_waiting for change in changes):
+        log.warning(
+            "prices change hours of months that have ended",
+            extra={"why": "these keep their price until `fallow warehouse upgrade --restate`"},
+        )
+    if validity.stated is None and any(
+        change.fits(hours) for change in changes for hours in validity.priced
+    ):
+        log.warning(
+            "prices have changed",
+            extra={"why": f"hours that have a price keep it; {name} says from when on others hold"},
+        )
 
 
 def identify_home(place: CatalogLocation, *, write: bool = False) -> str:
@@ -141,17 +292,26 @@ def list_other_homes(execute: Execute, home: str, now: datetime) -> list[str]:
 
 
 def find_conflicts(
-    execute: Execute, rates: pa.Table, prices: PriceSettings, others: Sequence[str]
+    execute: Execute,
+    rates: pa.Table,
+    prices: PriceSettings,
+    now: datetime,
+    others: Sequence[str],
 ) -> dict[Scope, str]:
     """Return where prices of other homes stay, so that none of `rates` is stored, and why.
 
-    "": because these are equal, or none, or of the rate card as it ships.
+    "": because these are equal, or none, or of the rate card as it ships. Prices that have ended
+    are not compared, and of prices only commitments by their start.
     """
-    ours = _group_prices(rates.filter(pc.invert(_is_shipped(rates, prices))))
-    theirs = execute(load_step("pricing/standing"), {"others": others}).to_arrow_table()
+    at = now.astimezone(UTC).replace(tzinfo=None)
+    own = rates.filter(pc.invert(_is_shipped(rates, prices)))
+    ours = _group_prices(
+        row for row in end_rates(_convert(own)) if (row.valid_to or dirty.FAR) > at
+    )
+    theirs = execute(load_step("pricing/standing"), {"others": others, "now": at}).to_arrow_table()
     return {
         scope: _explain_conflict(scope, group, ours.get(scope, group))
-        for scope, group in _group_prices(theirs).items()
+        for scope, group in _group_prices(_convert(theirs)).items()
     }
 
 
@@ -168,7 +328,6 @@ class _Price(msgspec.Struct, frozen=True):
     zone: str
     term: str
     nodes: int | None
-    valid_from: datetime
     valid_to: datetime | None
 
     def describe(self) -> str:
@@ -179,11 +338,11 @@ class _Price(msgspec.Struct, frozen=True):
         return " ".join(filter(None, (f"{round(usd, 4).normalize():f}", *where)))
 
 
-def _group_prices(rates: pa.Table) -> dict[Scope, set[_Price]]:
+def _group_prices(rates: Iterable[RateRow]) -> dict[Scope, set[_Price]]:
     groups: dict[Scope, set[_Price]] = {}
-    columns = [rates[name].to_pylist() for name in _Price.__struct_fields__]
-    for scope, *values in zip(_list_scopes(rates), *columns, strict=True):
-        groups.setdefault(scope, set()).add(_Price(*values))
+    for rate in rates:
+        price = msgspec.convert(rate, _Price, from_attributes=True)
+        groups.setdefault((rate.source, rate.cluster), set()).add(price)
     return groups
 
 
@@ -210,13 +369,6 @@ def _list_scopes(rates: pa.Table) -> list[Scope]:
 def _is_shipped(rates: pa.Table, prices: PriceSettings) -> pa.ChunkedArray:
     sources = () if prices.rate_card or prices.discount_pct else SHIPPED
     return pc.is_in(rates["source"], value_set=pa.array(sources, pa.string()))
-
-
-def _read_latest(
-    cursor: "duckdb.DuckDBPyConnection", sources: list[str], now: datetime | None
-) -> pa.Table:
-    sql = f"SELECT * EXCLUDE (as_of, home) FROM rate WHERE {_OF_SOURCES} ORDER BY ALL"
-    return cursor.execute(sql, {"sources": sources, "now": now}).to_arrow_table()
 
 
 def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:

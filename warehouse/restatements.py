@@ -19,20 +19,21 @@ from fallow.window import Window
 from warehouse.dirty import mark_ledger_hours
 from warehouse.ingest import upsert_rows
 from warehouse.lake import Warehouse
+from warehouse.pricing import DUE, PRICE
 from warehouse.statements import fetch_row
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
 
-DUE = "due"
+CAUSES = ("capacity", "state", "owner", PRICE)
 _HOUR = ("cluster", "device", "hour")
 _LEAST_S, _LEAST_USD = 1.0, 0.00001
 """GPU-seconds and dollars of an hour of a device that are a difference, not rounding."""
 
 
 class DueMonth(msgspec.Struct, frozen=True, order=True):
-    """A month of all clusters that older rules accounted; naive UTC."""
+    """A month of all clusters that older rules or prices accounted; naive UTC."""
 
     start: datetime
     snapshot: int | None
@@ -80,12 +81,15 @@ class Restatement(msgspec.Struct, frozen=True):
 
 
 def list_due_months(views: "Views") -> list[DueMonth]:
-    """Return the months that older rules accounted, oldest first."""
-    rows = views.query(
-        f"SELECT month, min(snapshot) AS snapshot FROM restatement WHERE cause = '{DUE}'"
-        " GROUP BY month ORDER BY month"
-    ).to_pylist()
-    return [DueMonth(row["month"], row["snapshot"]) for row in rows]
+    """Return the months that older rules or prices accounted, oldest first."""
+    rows = views.query(load_step("restatement/due_months")).to_pylist()
+    return msgspec.convert(rows, list[DueMonth])
+
+
+def has_waiting_prices(views: "Views") -> bool:
+    """Return whether prices of the settings would change months that have ended."""
+    sql = f"FROM restatement WHERE state = '{PRICE}' AND snapshot IS NULL LIMIT 1"
+    return bool(views.query(sql).num_rows)
 
 
 def read_restatements(
@@ -101,11 +105,11 @@ def read_restatements(
 
 
 def write_notes(views: "Views", window: Window, cluster: str | None = None) -> list[str]:
-    """Return a line per change of ended months that a window touches, for who compares them."""
+    """Return a line per change of a price, or of an ended month, that a window touches."""
     return [
         f"Restated on {row.accounted_at:%Y-%m-%d}: {row.describe()}."
         for row in read_restatements(views, window, cluster)
-        if row.is_ended
+        if row.is_ended or row.cause == PRICE
     ]
 
 
@@ -125,19 +129,35 @@ def begin_month(warehouse: Warehouse, month: DueMonth) -> DueMonth:
     return msgspec.structs.replace(month, snapshot=row[0] if row else None)
 
 
-def finish_month(warehouse: Warehouse, month: DueMonth) -> None:
-    """Store what accounting a month anew has changed; it is due no more."""
+def finish_price_changes(warehouse: Warehouse) -> None:
+    """Store what changed prices have changed in months whose hours are all written since."""
+    for row in warehouse.query(load_step("restatement/written_months")).to_pylist():
+        finish_month(warehouse, msgspec.convert(row, DueMonth), only=PRICE)
+
+
+def finish_month(warehouse: Warehouse, month: DueMonth, *, only: str = "") -> None:
+    """Store what accounting a month anew has changed; it is due no more.
+
+    `only`: the one cause that is stored; rows that came meanwhile changed what else differs.
+    """
+    due = f"cause = '{DUE}' AND month = $month AND state IN ($only, '{PRICE}')"
+    of_month = {"month": month.start, "only": only}
+    clusters = pl.DataFrame(
+        warehouse.query(f"SELECT DISTINCT cluster FROM restatement WHERE {due}", of_month)
+    )
+    if clusters.is_empty():  # the accounting has finished a month of changed prices
+        return
     after = _read_cells(warehouse, month)
+    causes = ("capacity", only) if only else CAUSES
     try:
         with Warehouse.open(warehouse.settings, snapshot=month.snapshot) as earlier:
-            rows = compare_cells(_read_cells(earlier, month), after)
+            rows = compare_cells(_read_cells(earlier, month), after, causes)
     except WarehouseError:  # a snapshot is kept for a day
         rows = pl.DataFrame({"cluster": after["cluster"].unique(), "cause": "unknown", "state": ""})
-    clusters = warehouse.query(
-        f"SELECT cluster FROM restatement WHERE cause = '{DUE}' AND month = $month",
-        {"month": month.start},
-    )
-    none = pl.DataFrame(clusters).join(rows, on="cluster", how="anti")
+    if only:
+        rows = rows.filter(pl.col("cause").is_in([only, "unknown"]))
+        rows = rows.join(clusters, on="cluster", how="semi")
+    none = clusters.join(rows, on="cluster", how="anti")
     rows = pl.concat(
         [rows, none.with_columns(cause=pl.lit("none"), state=pl.lit(""))], how="diagonal"
     )
@@ -146,8 +166,8 @@ def finish_month(warehouse: Warehouse, month: DueMonth) -> None:
     ).to_dict(as_series=False)  # type: ignore[assignment]
     with warehouse.transaction() as cursor:
         cursor.execute(
-            f"DELETE FROM restatement WHERE cause = '{DUE}' AND month = $month",
-            {"month": month.start},
+            f"DELETE FROM restatement WHERE {due}",
+            of_month,
         )
         upsert_rows(cursor, "restatement", Batch.of("restatement", columns).rows)
 
@@ -157,11 +177,13 @@ def _read_cells(views: "Views", month: DueMonth) -> pl.DataFrame:
     return pl.DataFrame(views.query(load_step("restatement/cells"), bounds))
 
 
-def compare_cells(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+def compare_cells(
+    before: pl.DataFrame, after: pl.DataFrame, causes: Sequence[str] = CAUSES
+) -> pl.DataFrame:
     """Return what differs between two readings of `cells.sql`, summed by cluster and cause.
 
-    An hour of a device has one cause, the first of: its GPU time (capacity), its states, who held
-    it (owner), its price. For states there is a row per state.
+    An hour of a device has one cause, the first that it has of `causes`: its GPU time (capacity),
+    its states, who held it (owner), its price. For states there is a row per state.
     """
     keys = [*_HOUR, "state", "holder"]
     # Later hours were written meanwhile by a service.
@@ -188,14 +210,12 @@ def compare_cells(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
         "capacity": differ(()),
         "state": differ(["state"]),
         "owner": differ(["holder"]),
-        "price": both.group_by(_HOUR)
-        .agg(usd.alias("change"))
-        .filter(pl.col("change") > _LEAST_USD),
+        PRICE: both.group_by(_HOUR).agg(usd.alias("change")).filter(pl.col("change") > _LEAST_USD),
     }
-    causes = pl.concat(
-        [part.select(*_HOUR, cause=pl.lit(name)) for name, part in parts.items()]
-    ).unique(_HOUR, keep="first", maintain_order=True)
-    changed = both.join(causes, on=_HOUR).with_columns(
+    first = pl.concat([parts[name].select(*_HOUR, cause=pl.lit(name)) for name in causes]).unique(
+        _HOUR, keep="first", maintain_order=True
+    )
+    changed = both.join(first, on=_HOUR).with_columns(
         state=pl.when(pl.col("cause") == "state").then("state").otherwise(pl.lit(""))
     )
     sums = pl.col("gpu_seconds_before", "gpu_seconds_after", "usd_before", "usd_after").sum()

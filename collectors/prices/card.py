@@ -12,6 +12,7 @@ import msgspec
 from fallow.errors import UsageError
 from fallow.gpu_models import read_gpu_models
 from fallow.input_files import read_text_input
+from fallow.price_settings import check_price_time
 from fallow.resources import read_text
 
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
@@ -35,6 +36,13 @@ class CardRow(msgspec.Struct, frozen=True):
     as_of: datetime
     reference: str
     confirmed: bool
+    valid_from: datetime | None = None
+    """From when on it holds; null = of an offer's later rows `as_of`, of the first one not said."""
+
+    @property
+    def dated(self) -> datetime:
+        """Return the time by which the rows of an offer are ordered."""
+        return self.valid_from or self.as_of
 
     @property
     def offer(self) -> tuple[str, str, str, str]:
@@ -42,7 +50,8 @@ class CardRow(msgspec.Struct, frozen=True):
         return (self.provider, self.region, self.instance_type, self.term)
 
 
-COLUMNS = CardRow.__struct_fields__
+OPTIONAL = "valid_from"
+COLUMNS = tuple(name for name in CardRow.__struct_fields__ if name != OPTIONAL)
 
 
 def read_built_in() -> tuple[CardRow, ...]:
@@ -67,23 +76,23 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
         UsageError: a column is missing or unknown, a value is not legal, an offer occurs twice.
     """
     reader = csv.DictReader(lines)
-    header = reader.fieldnames or []
+    header = [name for name in reader.fieldnames or () if name != OPTIONAL]
     if set(header) != set(COLUMNS) or len(header) != len(COLUMNS):
         missing, unknown = set(COLUMNS) - set(header), set(header) - set(COLUMNS)
         raise UsageError(
             f"the header of {where} does not fit: missing {sorted(missing)}, "
             f"unknown {sorted(unknown)}",
-            hint=f"the columns are {','.join(COLUMNS)}",
+            hint=f"the columns are {','.join(COLUMNS)}, and {OPTIONAL} where it is known",
         )
     rows: list[CardRow] = []
     lines_by_key: dict[tuple[object, ...], int] = {}
     for record in _read_records(reader, where):
         line = reader.line_num
         row = _parse_row(record, f"{where}, line {line}")
-        offer = (*row.offer, row.as_of)
+        offer = (*row.offer, row.dated)
         if offer in lines_by_key:
             raise UsageError(
-                f"{where}, line {line}: {' '.join(row.offer)} as of {row.as_of.date()} "
+                f"{where}, line {line}: {' '.join(row.offer)} as of {row.dated.date()} "
                 f"stands on line {lines_by_key[offer]} already",
                 hint="keep one of the two lines",
             )
@@ -103,7 +112,7 @@ def _read_records(reader: "csv.DictReader[str]", where: str) -> Iterator[dict[st
 
 def _parse_row(record: dict[str, str], at: str) -> CardRow:
     if None in record or None in record.values():
-        raise UsageError(f"{at}: the line does not have {len(COLUMNS)} values")
+        raise UsageError(f"{at}: the line does not have {len(record.keys() - {None})} values")
     values = {name: value.strip() for name, value in record.items()}
     for name in ("provider", "instance_type", "reference"):
         if not values[name]:
@@ -135,10 +144,20 @@ def _parse_row(record: dict[str, str], at: str) -> CardRow:
         memory_gib=_parse_number(at, "memory_gib", values["memory_gib"], zero=True),
         term=values["term"],
         usd_per_hour=price,
-        as_of=_parse_date(at, values["as_of"]),
+        as_of=_parse_date(at, "as_of", values["as_of"]),
         reference=values["reference"],
         confirmed=values["confirmed"] == "yes",
+        valid_from=_parse_valid_from(at, values.get(OPTIONAL, "")),
     )
+
+
+def _parse_valid_from(at: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return check_price_time(_parse_date(at, OPTIONAL, text))
+    except ValueError as error:
+        raise UsageError(f"{at}: {OPTIONAL}: {error}") from error
 
 
 def _parse_number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
@@ -152,12 +171,12 @@ def _parse_number(at: str, name: str, text: str, *, zero: bool = False) -> Decim
     return number
 
 
-def _parse_date(at: str, text: str) -> datetime:
+def _parse_date(at: str, name: str, text: str) -> datetime:
     try:
         date_read = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"{at}: as_of is {text!r}, not a date", hint="write it as 2026-07-20"
+            f"{at}: {name} is {text!r}, not a date", hint="write it as 2026-07-20"
         ) from error
     return date_read.replace(tzinfo=UTC) if date_read.tzinfo is None else date_read.astimezone(UTC)
 

@@ -7,8 +7,9 @@ from decimal import Decimal
 import msgspec
 
 from collectors.prices.parts import QUANTUM
-from collectors.prices.rate_card import ALWAYS, batch, get_utc_now
+from collectors.prices.rate_card import batch, get_utc_now
 from fallow.errors import UsageError
+from fallow.price_settings import ALWAYS
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -50,9 +51,12 @@ class OnPrem:
         gpu_model: str = "",
         instance_type: str = "",
         cluster: str = "",
+        valid_from: datetime | None = None,
         clock: Callable[[], datetime] = get_utc_now,
     ) -> None:
         """Take one server's figures; empty model, type and cluster mean any.
+
+        `valid_from` is when its price began; None = not said.
 
         `kw` is the power of the server; `running_pct_per_year` is support, space and staff in
         percent of capex.
@@ -84,6 +88,7 @@ class OnPrem:
             "instance_type": instance_type,
             "cluster": cluster,
         }
+        self._valid_from = valid_from or ALWAYS
         self._clock = clock
         lifetime_hours = years * HOURS_PER_YEAR
         self.cost = AmortisedCost(
@@ -102,7 +107,7 @@ class OnPrem:
                     "source": "on-prem",
                     "provider": "on-prem",
                     "term": "amortised",
-                    "valid_from": ALWAYS,
+                    "valid_from": self._valid_from,
                     "as_of": self._clock(),
                     "gpu_count": self._gpus,
                     "node_usd_h": usd * self._gpus,

@@ -12,12 +12,9 @@ from collectors.prices.card import CardRow, read_built_in, read_card_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
 from fallow.gpu_models import get_model_name, read_gpu_models
-from fallow.price_settings import PriceSettings
+from fallow.price_settings import ALWAYS, PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
-
-ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-"""The earliest known price of an offer is also used for the time before its date."""
 
 
 def get_utc_now() -> datetime:
@@ -47,6 +44,13 @@ class RateCard:
         self._settings = settings or PriceSettings()
         self._clock, self._cluster = clock, cluster
         self.card = _merge_cards(self._settings.rate_card)
+        for row in self.card:
+            if row.valid_from is not None and row.valid_from > clock():
+                raise UsageError(
+                    f"{self._settings.rate_card}: {' '.join(row.offer)} is valid_from "
+                    f"{row.valid_from.date()}, in the future",
+                    hint="as_of dates a price that comes",
+                )
         models = {m.gpu_model for m in read_gpu_models()}
         for model, usd in self._settings.by_model.items():
             if model not in models:
@@ -85,18 +89,18 @@ class RateCard:
 
     def _offers(self) -> Iterator[dict[str, Any]]:
         bases = compute_gpu_bases(self.card)
-        for _, offers in groupby(sorted(self.card, key=lambda r: (r.offer, r.as_of)), _offer):
+        for _, offers in groupby(sorted(self.card, key=lambda r: (r.offer, r.dated)), _offer):
             dated = list(offers)
             for at, row in enumerate(dated):
                 if row.usd_per_hour is None:
                     continue
-                after = dated[at + 1].as_of if at + 1 < len(dated) else None
+                after = dated[at + 1].dated if at + 1 < len(dated) else None
                 yield _build_rate_row(row, self._net(row), bases) | {
                     "source": "rate-card",
                     "provider": row.provider,
                     "region": row.region,
                     "instance_type": row.instance_type,
-                    "valid_from": row.as_of if at else ALWAYS,
+                    "valid_from": row.valid_from or (row.as_of if at else ALWAYS),
                     "valid_to": after,
                     "reference": row.reference + ("" if row.confirmed else " (unconfirmed)"),
                 }
@@ -138,6 +142,7 @@ def build_flat_rate(
     reference: str,
     gpu_model: str = "",
     cluster: str = "",
+    valid_from: datetime = ALWAYS,
 ) -> dict[str, Any]:
     """Return one `rate` row that gives every GPU (of a model, of a cluster) the same price."""
     return {
@@ -146,7 +151,7 @@ def build_flat_rate(
         "gpu_model": gpu_model,
         "cluster": cluster,
         "term": "on-demand",
-        "valid_from": ALWAYS,
+        "valid_from": valid_from,
         "as_of": as_of,
         "gpu_count": 1,
         "node_usd_h": usd_per_gpu_hour,

@@ -1,5 +1,6 @@
 """`fallow import ...`: bring in files, dumps and a Prometheus's history."""
 
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from collectors.kube.dump import import_kubectl
 from collectors.openb import EPOCH, import_openb
 from collectors.samples_file import import_samples
 from fallow.errors import UsageError
+from fallow.price_settings import check_price_time
 from fallow.rejections import Rejection
-from fallow.window import parse_duration
+from fallow.window import parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.operations.imports import Importer, count_inventory
 from runtime.rendering.finding_tables import show_progress
@@ -30,7 +32,7 @@ def register(app: typer.Typer) -> None:
     command(group, "prometheus")(prometheus)
 
 
-def samples(
+def samples(  # noqa: PLR0917  (options)
     run: CommandRun,
     file: Annotated[Path, FILE],
     columns: Annotated[
@@ -40,15 +42,26 @@ def samples(
     rate: Annotated[
         str | None, typer.Option(metavar="USD", help="price of a GPU-hour in this cluster")
     ] = None,
+    valid_from: Annotated[
+        str | None, typer.Option(help="from when on --rate holds, such as 2026-11-01")
+    ] = None,
+    restate: Annotated[
+        bool, typer.Option("--restate", help="--rate changes months that have ended, too")
+    ] = False,
 ) -> None:
-    """Import any table of samples (Parquet or CSV)."""
+    """Import any table of samples (Parquet or CSV).
+
+    Without --valid-from a first --rate holds for all hours, a later one for those without a price.
+    """
     settings = run.own_settings("fallow import samples")
     pairs = _parse_columns(columns)
     seconds = parse_duration(interval).total_seconds()
     price = _parse_rate(rate)
+    holds = _parse_valid_from(valid_from, price, run.now())
     refused: list[Rejection] = []
     batches = import_samples(file, pairs, seconds, settings.cluster, refused)
-    summary = Importer(settings, run.now()).import_batches(batches, price, refused)
+    importer = Importer(settings, run.now(), is_restating=restate)
+    summary = importer.import_batches(batches, price, refused, valid_from=holds)
     _report_refused(run, refused)
     run.data([summary], noun="import")
 
@@ -128,6 +141,20 @@ def _parse_columns(text: str) -> dict[str, str]:
             hint="--columns workload=pod_ip,ts=ts,gpu_util_pct=duty,mem_used_bytes=mem",
         )
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+
+
+def _parse_valid_from(text: str | None, price: Decimal | None, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    if price is None:
+        raise UsageError("--valid-from is of no price", hint="--rate names it")
+    try:
+        at = check_price_time(parse_timestamp(text, now=now))
+    except ValueError as error:
+        raise UsageError(f"--valid-from {text}: {error}") from error
+    if at > now:
+        raise UsageError(f"--valid-from {text} is in the future", hint="a price that holds already")
+    return at
 
 
 def _parse_rate(text: str | None) -> Decimal | None:

@@ -8,7 +8,7 @@ from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.cli.query_limits import limit_query
 from runtime.operations.ledger_totals import verify_warehouse
-from runtime.operations.restatement import list_open_months, restate_months
+from runtime.operations.restatement import list_open_months, price_ended_months, restate_months
 from warehouse import maintenance
 from warehouse.audits import format_banner
 from warehouse.backup import copy_catalog
@@ -85,6 +85,8 @@ def upgrade(
     if not (check and steps):
         with run.warehouse(settings, write=not check) as warehouse:
             repairs = repair_texts(warehouse, changes=not check)
+            if restate and not check:
+                price_ended_months(warehouse, run.now())
             due = list_open_months(warehouse, run.now(), is_restating=restate)
             changed = [] if check else restate_months(warehouse, due, run.say)
             if left := list_due_months(warehouse) if not check else ():

@@ -13,6 +13,7 @@ from collectors.openb import summarize_import
 from collectors.prices import rate_card
 from collectors.prometheus.collector import MAX_SAMPLES
 from fallow.clean_texts import check_batches
+from fallow.price_settings import ALWAYS
 from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -22,6 +23,7 @@ from runtime.operations.prices import read_configured_rates
 from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
+from warehouse.pricing import IMPORT
 from warehouse.runners.choice import is_sliced
 
 
@@ -59,9 +61,10 @@ class TelemetryExtent:
 class Importer:
     """Stores batches of one cluster in its warehouse and accounts for their time."""
 
-    def __init__(self, settings: Settings, now: datetime) -> None:
+    def __init__(self, settings: Settings, now: datetime, *, is_restating: bool = False) -> None:
         self.settings = settings
         self.now = now
+        self.is_restating = is_restating
 
     def clock(self) -> datetime:
         """Return the time of the run; rows after it are refused."""
@@ -72,6 +75,8 @@ class Importer:
         batches: Iterable[Batch],
         rate: Decimal | None = None,
         refused: Sequence[Rejection] = (),
+        *,
+        valid_from: datetime | None = None,
     ) -> dict[str, Any]:
         """Open the warehouse, store the batches, account for them, and return the counts.
 
@@ -83,19 +88,25 @@ class Importer:
             listed = build_batch(refused, cluster=cluster, source="import", at=self.now)
             batches = chain(batches, [listed])
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
-            summary = self.import_into(warehouse, batches, rate)
+            summary = self.import_into(warehouse, batches, rate, valid_from=valid_from)
         return {**summary, "rows": summary["rows"] + count, "old": summary["old"] + count}
 
     def import_into(
-        self, warehouse: "Warehouse", batches: Iterable[Batch], rate: Decimal | None = None
+        self,
+        warehouse: "Warehouse",
+        batches: Iterable[Batch],
+        rate: Decimal | None = None,
+        *,
+        valid_from: datetime | None = None,
     ) -> dict[str, Any]:
         """Store batches in an open warehouse, account for them, and return the counts."""
         extent = TelemetryExtent()
         cluster = self.settings.cluster
         clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
         ingested = pipeline.ingest(warehouse, extent.observe(clean))
+        pipeline.price(warehouse, read_configured_rates(self.settings, self.now))
         pipeline.price(
-            warehouse, [*read_configured_rates(self.settings, self.now), *self._rate_batches(rate)]
+            warehouse, self._rate_batches(rate, valid_from), is_restating=self.is_restating
         )
         return self._account(
             warehouse,
@@ -166,13 +177,14 @@ class Importer:
             return None
         return Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC) + timedelta(hours=1))
 
-    def _rate_batches(self, rate: Decimal | None) -> list[Batch]:
+    def _rate_batches(self, rate: Decimal | None, valid_from: datetime | None) -> list[Batch]:
         if rate is None:
             return []
         rate_row = rate_card.build_flat_rate(
             rate,
-            source="import",
+            source=IMPORT,
             as_of=self.now,
+            valid_from=valid_from or ALWAYS,
             reference="--rate of fallow import samples",
             cluster=self.settings.cluster,
         )

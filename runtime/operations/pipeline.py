@@ -27,6 +27,7 @@ from warehouse.allocation import write_allocations
 from warehouse.ingest import check_times
 from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
+from warehouse.restatements import finish_price_changes
 from warehouse.stages.audit_stage import audit_stage
 from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import roll_up_stage
@@ -90,10 +91,13 @@ def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "IngestResult":
     return warehouse.ingest(batch for group in batches for batch in group)
 
 
-def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
-    """Store the rates of price sources; a rate that a source no longer reports has ended."""
+def price(warehouse: "Warehouse", batches: Iterable[Batch], *, is_restating: bool = False) -> None:
+    """Store the rates of price sources; a rate that a source no longer reports has ended.
+
+    `is_restating`: what a source says of months that have ended changes them.
+    """
     for batch in batches:
-        store_rates(warehouse, batch)
+        store_rates(warehouse, batch, is_restating=is_restating)
 
 
 HOUR = timedelta(hours=1)
@@ -135,6 +139,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     # Lost work is known only after its loss: hours that were written before are written again.
     for step in (allocate, post):
         broken += _run_parts(step, dirty.list_marked_windows(warehouse, window))
+    finish_price_changes(warehouse)
     # Pieces that each pass frees lie scattered, and the C library keeps their pages.
     release_memory()
     return buckets, failures

@@ -9,10 +9,11 @@ from collectors.prices.commitments import Commitment, Commitments
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.rate_card import RateCard
 from fallow.deadlines import call_within
-from fallow.errors import TemporaryError
+from fallow.errors import TemporaryError, UsageError
+from fallow.price_settings import PriceSettings
 from fallow.protocols import PriceSource
 from fallow.settings import Settings
-from fallow.tables import Batch
+from fallow.tables import Batch, get_key
 from fallow.window import Window
 
 AWS_WITHIN_S = 300.0
@@ -24,7 +25,11 @@ AWS_LOOKBACK = timedelta(days=90)
 
 
 def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
-    """Return the prices of the rate card and the settings, for all the time before now."""
+    """Return the prices of the rate card and the settings, for all the time before now.
+
+    Raises:
+        UsageError: a price would hold from a time in the future on, or has two values from one on.
+    """
     window = Window(now - PRICE_LOOKBACK, now + timedelta(days=1))
     price_settings = settings.prices
     owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
@@ -33,7 +38,31 @@ def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
     sources: list[PriceSource] = [card, *owned, Commitments(reserved, clock=lambda: now)]
     present = [rates for source in sources if (rates := source.rates(window).rows).num_rows]
     # All current prices are one batch: storing it ends the prices that it no longer has.
-    return [Batch("rate", pa.concat_tables(present))]
+    rates = pa.concat_tables(present)
+    _check_times(price_settings, rates, now)
+    return [Batch("rate", rates)]
+
+
+def _check_times(settings: PriceSettings, rates: pa.Table, now: datetime) -> None:
+    times = {"prices.valid_from": settings.valid_from}
+    times |= {
+        f"prices.on_prem.{n}.valid_from": s.valid_from for n, s in enumerate(settings.on_prem)
+    }
+    late = [(name, at) for name, at in times.items() if at is not None and at > now]
+    if late:
+        raise UsageError(
+            f"{late[0][0]} is {late[0][1]:%Y-%m-%dT%H:%MZ}, in the future",
+            hint="a price that holds already; set the next one when it does",
+        )
+    seen: dict[tuple[object, ...], object] = {}
+    for row in rates.select([*get_key("rate"), "node_usd_h", "nodes"]).to_pylist():
+        *key, usd, nodes = row.values()
+        if seen.setdefault(tuple(key), (usd, nodes)) != (usd, nodes):
+            what = " ".join(filter(None, map(str, key[:-1])))
+            raise UsageError(
+                f"two prices from one time on: {what}",
+                hint="a valid_from tells which holds from when on (docs/prices.md)",
+            )
 
 
 def read_aws_rates(settings: Settings, now: datetime) -> list[Batch]:

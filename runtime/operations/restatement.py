@@ -1,4 +1,4 @@
-"""Account the months anew that older rules accounted."""
+"""Account the months anew that older rules or prices accounted."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.prices import read_configured_rates
 from warehouse import restatements
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ def list_open_months(
     return [
         month for month in restatements.list_due_months(views) if is_restating or month.end > naive
     ]
+
+
+def price_ended_months(warehouse: "Warehouse", now: datetime) -> None:
+    """Store the prices of the settings also for months that have ended, where these wait for it."""
+    if restatements.has_waiting_prices(warehouse):
+        rates = read_configured_rates(warehouse.settings, now)
+        pipeline.price(warehouse, rates, is_restating=True)
 
 
 def restate_months(

@@ -17,6 +17,10 @@ from warehouse.schema import load_migrations
 COLUMNS = ("--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s")
 OLD = datetime(2026, 3, 1, tzinfo=UTC)
 TOTALS = 'SELECT "cluster", sum(usd) / sum(gpu_seconds) * 3600 AS usd_h FROM ledger GROUP BY ALL'
+RATES = (
+    'SELECT "cluster", node_usd_h AS usd FROM rate'
+    " WHERE source = 'settings' AND valid_to IS NULL AND term <> 'unpriced'"
+)
 REFUSED = "another home over this catalog prices cluster {} at {} USD per GPU-hour"
 
 
@@ -46,6 +50,11 @@ class Site:
         words = ("import", "samples", self.folder / "samples.parquet", *COLUMNS)
         return self.run(home, cluster, prices, *words).err
 
+    def read_rates(self) -> dict[str, float]:
+        """Return the settings' prices that hold now, by cluster."""
+        rows = self.run("reader", "any", {}, "warehouse", "query", RATES, "-o", "json").out
+        return {row["cluster"]: float(row["usd"]) for row in json.loads(rows)["rows"]}
+
     def paid(self) -> dict[str, float | None]:
         """Return each cluster's USD per GPU-hour as the ledger has it."""
         text = self.run("reader", "any", {}, "warehouse", "query", TOTALS, "-o", "json").out
@@ -68,9 +77,10 @@ def test_each_home_prices_its_clusters_and_the_second_price_of_one_says_that_it_
     site.store("first", "a", 1.5)
     assert site.store("second", "b", 2.25) == ""
     assert site.paid() == {"a": 1.5, "b": 2.25}
-    if not site.catalog:  # one home: what its settings no longer say is gone, in one cluster
+    if not site.catalog:  # one home: what its settings no longer say has ended, in one cluster
         site.store("first", "a", None)
-        assert site.paid() == {"a": None, "b": 2.25}
+        assert site.paid() == {"a": 1.5, "b": 2.25}, "hours that have a price keep it"
+        assert site.read_rates() == {"b": 2.25}
         return
     assert REFUSED.format("a", "1.5") in site.store("second", "a", 2)
     rows = json.loads(site.run("second", "a", {"usd_per_gpu_hour": 2}, "doctor", "-o", "json").out)
@@ -78,9 +88,9 @@ def test_each_home_prices_its_clusters_and_the_second_price_of_one_says_that_it_
     assert [s for words, s in found.items() if REFUSED.format("a", "1.5") in words] == ["warn"]
     assert site.store("second", "a", None) == "", "no price is no conflict"
     assert site.paid() == {"a": 1.5, "b": 2.25}
-    assert site.store("first", "a", 1.75) == "", "the home that stored it changes it"
+    assert "prices have changed" in site.store("first", "a", 1.75), "its home changes it"
     assert site.store("second", "a", 1.75) == "", "equal prices are no conflict"
-    assert site.paid() == {"a": 1.75, "b": 2.25}
+    assert site.read_rates() == {"a": 1.75, "b": 2.25}
 
 
 @pytest.mark.parametrize("site", ["postgres"], indirect=True)

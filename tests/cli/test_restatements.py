@@ -86,7 +86,7 @@ def test_an_open_month_is_accounted_anew_and_an_ended_one_only_with_restate(
     assert states(fallow, home) == kept
     checks = json.loads(fallow("doctor", "-o", "json", "--home", home).out)["checks"]
     [row] = [row for row in checks if row["check"] == "rules"]
-    assert "1 months are accounted by older rules" in row["finding"]
+    assert "1 months are accounted by older rules or prices" in row["finding"]
 
     assert upgrade(fallow, home, "--check", "--restate", code=1) == [("account", "2026-02")]
     changed = upgrade(fallow, home, "--restate")

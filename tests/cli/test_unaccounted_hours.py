@@ -20,13 +20,14 @@ from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.ledger_totals import format_unaccounted
 from tests.rates import every_gpu
-from warehouse import dirty
+from warehouse import pricing
 from warehouse.lake import Warehouse
 from warehouse.pricing import store_rates
 
 Fallow = Callable[..., Any]
 
 START = datetime(2026, 11, 20, 8)  # noqa: DTZ001  (tables hold naive UTC)
+LATER = datetime(2026, 11, 29, tzinfo=UTC)
 FIRST_MINUTES, MORE_MINUTES = 210, 20
 _KILLED = """
 import os, signal, sys
@@ -137,7 +138,7 @@ def test_an_audit_that_left_out_every_hour_is_not_ok(
     fallow: Fallow, accounted: Path, tmp_path: Path
 ) -> None:
     home = shutil.copytree(accounted, tmp_path / "home")
-    with Warehouse.open(read_settings(home), write=True) as warehouse:
+    with Warehouse.open(read_settings(home), write=True, clock=lambda: LATER) as warehouse:
         store_rates(warehouse, every_gpu("3"))  # marks every hour of the ledger
     code, checks = verify(fallow, home)
     assert code == 0, [row for row in checks.values() if row["status"] == "failed"]
@@ -151,12 +152,12 @@ def test_prices_and_the_marks_of_their_hours_are_stored_together(
 ) -> None:
     settings = read_settings(shutil.copytree(accounted, tmp_path / "home"))
 
-    def end_process(_cursor: object) -> None:
+    def end_process(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
         before = warehouse.query("SELECT * EXCLUDE (as_of) FROM rate")
-        monkeypatch.setattr(dirty, "mark_all_hours", end_process)
+        monkeypatch.setattr(pricing, "_note_changes", end_process)
         with pytest.raises(KeyboardInterrupt):
             store_rates(warehouse, every_gpu("3"))
         assert warehouse.query("SELECT * EXCLUDE (as_of) FROM rate").equals(before)

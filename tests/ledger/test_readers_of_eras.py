@@ -116,8 +116,9 @@ def test_a_pod_holds_gpus_that_no_exporter_shows_while_the_node_has_them(
 ) -> None:
     """Two of four devices report, a pod has both; after the change there are no others."""
     fleet.put("device", [builders.device(name, 180) for name in ("d", "e")])
-    rollups = [row for name in ("d", "e") for row in builders.looks(name, 0, 180, "seen")]
-    fleet.put("rollup_5m", rollups)
+    idle = {**NODE, "namespace": "ns-seen", "pod": "seen", "covered_s": 300.0, "idle_s": 300.0}
+    times = [(name, builders.at(minute)) for name in "de" for minute in range(0, 180, 5)]
+    fleet.put("rollup_5m", [{**idle, "device": name, "bucket": at} for name, at in times])
     builders.hourly(fleet)
     pod = {"cluster": "c", "node": "n", "gpu_request": 2.0, "gpu_resource": "nvidia.com/gpu"}
     ends = {"early": (0, 60), "late": (60, 180), "seen": (0, 180)}

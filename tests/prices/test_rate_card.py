@@ -19,6 +19,7 @@ from fallow.price_settings import PriceSettings
 from fallow.window import Window
 
 HEADER = ",".join(COLUMNS)
+DATED = f"{HEADER},valid_from"
 GOOD = "aws,us-east-1,p5.48xlarge,H100,8,192,2048,on-demand,50,2026-10-01,contract,yes"
 
 
@@ -122,6 +123,19 @@ def test_a_site_s_card_replaces_only_its_offers(now: datetime, tmp_path: Path) -
     assert price(rows, "p5en.48xlarge") == Decimal("63.296")
 
 
+def test_a_row_of_a_card_names_when_it_holds_from(now: datetime, tmp_path: Path) -> None:
+    path = tmp_path / "card.csv"
+    old, new = f"{GOOD},", f"{GOOD.replace(',50,', ',45,')},2026-10-15"
+    path.write_text(f"{DATED}\n{new}\n{old}\n")
+    [before, after] = [
+        r for r in rates(now.replace(month=10, day=16), rate_card=str(path))
+        if r["instance_type"] == "p5.48xlarge"
+    ]  # fmt: skip
+    change = datetime(2026, 10, 15)  # noqa: DTZ001
+    assert (before["node_usd_h"], before["valid_to"]) == (50, change)
+    assert (after["node_usd_h"], after["valid_from"]) == (45, change)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -138,6 +152,10 @@ def test_a_site_s_card_replaces_only_its_offers(now: datetime, tmp_path: Path) -
         (f"{HEADER}\n{GOOD.replace('2026-10-01', 'soon')}", "not a date"),
         (f"{HEADER}\n{GOOD.replace('contract', '')}", "reference is empty"),
         (f"{HEADER}\n{GOOD}\n{GOOD}", "stands on line 2 already"),
+        (f"{DATED}\n{GOOD},2026-10-15\n{GOOD},2026-10-15", "stands on line 2 already"),
+        (f"{DATED}\n{GOOD},soon", "valid_from is 'soon', not a date"),
+        (f"{DATED}\n{GOOD},2011-12-31", "the earliest is 2012"),
+        (f"{DATED}\n{GOOD},2999-01-01", "in the future"),
     ],
 )
 def test_bad_cards_are_refused_by_line(tmp_path: Path, text: str, said: str) -> None:
@@ -167,4 +185,4 @@ def test_a_missing_card_and_an_unknown_model_are_refused(tmp_path: Path) -> None
 def test_a_date_without_a_zone_is_utc_and_others_are_converted(
     text: str, instant: datetime
 ) -> None:
-    assert _parse_date("card.csv:2", text) == instant
+    assert _parse_date("card.csv:2", "as_of", text) == instant

@@ -30,6 +30,9 @@ class Tables:
     def __init__(self) -> None:
         self.connection = engine.empty()
         self.connection.execute("CREATE TABLE IF NOT EXISTS unposted (bucket TIMESTAMP)")
+        self.connection.execute(
+            "CREATE MACRO ducklake_current_snapshot(lake) AS TABLE SELECT 7 AS id"
+        )
         self.connection.execute("INSERT INTO ledger (bucket) VALUES (?), (?)", [T, T])
 
     def clock(self) -> datetime:
@@ -90,10 +93,10 @@ def test_sources_of_the_present_state_replace_all_their_rows() -> None:
 def test_histories_are_added_to() -> None:
     tables = Tables()
     tables.store(("aws", 1))
-    tables.store(("aws", 2), ("commitment", 3))
-    assert tables.rates == [("aws", 1), ("aws", 2), ("commitment", 3)]
+    tables.store(("market", 2), ("commitment", 3))
+    assert tables.rates == [("aws", 1), ("commitment", 3), ("market", 2)]
     tables.store(("settings", 4), ("aws", 5))
-    assert tables.rates == [("aws", 1), ("aws", 2), ("aws", 5), ("commitment", 3), ("settings", 4)]
+    assert tables.rates == [("aws", 5), ("commitment", 3), ("market", 2), ("settings", 4)]
 
 
 @pytest.mark.parametrize(("usd", "marked"), [(1, []), (2, [T])])
@@ -105,6 +108,17 @@ def test_hours_are_written_again_only_where_a_price_changed(
     tables.connection.execute("DELETE FROM unposted")
     tables.store(("settings", usd))
     assert tables.marked == marked
+
+
+def test_hours_follow_a_price_of_a_market_that_is_known_later() -> None:
+    tables = Tables()
+    tables.store(("aws", 1))
+    assert tables.marked == [T]
+    tables.connection.execute("DELETE FROM unposted")
+    tables.store(("aws", 1))
+    assert tables.marked == [], "known already"
+    tables.store(("aws", 2))
+    assert tables.marked == [T]
 
 
 class Homes(Tables):
@@ -129,7 +143,7 @@ class Homes(Tables):
         rates = read_configured_rates(self.settings, self.clock())[0]
         others = list_other_homes(self.connection.execute, home, self.clock())
         conflicts = find_conflicts(
-            self.connection.execute, rates.rows, self.settings.prices, others
+            self.connection.execute, rates.rows, self.settings.prices, self.clock(), others
         )
         store_rates(cast("Warehouse", self), rates)
         assert not any(why and f"({source})" not in why for (source, _), why in conflicts.items())
@@ -169,7 +183,7 @@ def test_the_card_as_it_ships_gives_way_to_a_discount_and_a_discount_to_none(hom
     rates = homes.read()
     assert homes.put_prices("b") == [], "it says nothing of the card"
     assert homes.put_prices("b", discount_pct=20) == [], "equal prices are no conflict"
-    assert homes.put_prices("b", discount_pct=10) == ["rate-card", "derived"]
+    assert homes.put_prices("b", discount_pct=10) == ["derived", "rate-card"]
     assert homes.read() == rates
     homes.at += STANDING
     assert homes.put_prices("b", discount_pct=10) == [], "a day after they were stored last"

@@ -14,7 +14,11 @@ WITH ranked AS (
         r.instance_type = k.instance_type AND k.instance_type <> '' AS same_type,
         r.term = k.capacity_type AS same_term,
         r.region IN ('', k.region) AS same_region,
+        r.provider <> 'on-prem' OR r.cluster <> '' OR k.provider NOT IN ('aws', 'gcp', 'azure')
+            AS may_price,
         CASE
+            WHEN r.term = 'unpriced' AND may_price THEN 12
+            WHEN r.term = 'unpriced' THEN null
             WHEN r.provider = 'override' AND r.source <> 'settings' AND r.cluster <> '' THEN 1
             WHEN r.provider = 'override' AND r.gpu_model <> '' THEN 2
             WHEN r.provider = 'override' THEN 3
@@ -24,7 +28,7 @@ WITH ranked AS (
             WHEN same_type AND same_term THEN 7
             WHEN same_type AND r.term = 'on-demand' AND same_region THEN 8
             WHEN same_type AND r.term = 'on-demand' THEN 9
-            WHEN r.provider = 'on-prem' AND k.provider NOT IN ('aws', 'gcp', 'azure') THEN 10
+            WHEN r.provider = 'on-prem' AND may_price THEN 10
             WHEN r.provider = 'derived' THEN 11
         END AS rank
     FROM kinds AS k

@@ -1,18 +1,4 @@
--- The prices that other homes over the catalog stored, of every source.
-SELECT
-    source,
-    cluster,
-    node_usd_h,
-    gpu_usd_h,
-    gpu_count,
-    gpu_model,
-    provider,
-    instance_type,
-    region,
-    zone,
-    term,
-    nodes,
-    valid_from,
-    valid_to
+-- The prices that other homes over the catalog stored, of every source, but those that have ended.
+SELECT * -- noqa: AM04
 FROM rate
-WHERE list_contains($others, home)
+WHERE list_contains($others, home) AND (valid_to IS null OR valid_to > $now)

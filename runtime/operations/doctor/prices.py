@@ -62,7 +62,7 @@ def check_conflict(warehouse: "Warehouse", settings: Settings, now: datetime) ->
     rates, home = read_configured_rates(settings, now)[0].rows, identify_home(warehouse.place)
     with warehouse.reading_views() as cursor:
         others = list_other_homes(cursor.execute, home, now)
-        conflicts = find_conflicts(cursor.execute, rates, settings.prices, others)
+        conflicts = find_conflicts(cursor.execute, rates, settings.prices, now, others)
     step = "give both homes the same prices, or remove them from the other one's settings"
     for why in filter(None, conflicts.values()):
         yield CheckRow("prices of two homes", "warn", why, step)

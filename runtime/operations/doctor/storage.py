@@ -48,10 +48,11 @@ def check_storage(settings: Settings) -> Iterator[CheckRow]:
 
 
 def check_rules(warehouse: "Warehouse") -> Iterator[CheckRow]:
-    """Return the months whose hours older rules accounted."""
+    """Return the months whose hours older rules or prices accounted."""
     months = list_due_months(warehouse)
     if months:
-        finding = f"{len(months)} months are accounted by older rules, {months[0].start:%Y-%m} on"
+        first = f"{months[0].start:%Y-%m}"
+        finding = f"{len(months)} months are accounted by older rules or prices, {first} on"
         yield CheckRow("rules", "warn", finding, "fallow warehouse upgrade --check --restate")
 
 
