@@ -246,10 +246,11 @@ class Site:
         """Import a dump."""
         return self.run("import", "kubectl", write_dump(self.folder / "dump.json", objects))
 
-    def import_lines(self, *lines: str) -> Answer:
+    def import_lines(self, *lines: str, config: Path | None = None) -> Answer:
         """Import an exposition text of five minutes' interval."""
         path = write_lines(self.folder / "metrics.txt", lines)
-        return self.run("import", "exposition", path, "--interval", "5m")
+        more = () if config is None else ("--config", config)
+        return self.run("import", "exposition", path, "--interval", "5m", *more)
 
     def sum_hours(self, by: str, *words: str) -> dict[str, float]:
         """Return the paid GPU-hours of the case's window by a dimension."""
