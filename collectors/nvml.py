@@ -13,6 +13,7 @@ from typing import Any
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.processes import list_pod_names, locate_process
 from fallow.collector_settings import NvmlSettings
+from fallow.gpu_models import get_least_power_w
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import Window
@@ -103,6 +104,8 @@ class NvmlCollector:
             "model": model,
         }
         device_values = _read_values(nvml, handle)
+        if (device_values["power_w"] or 0.0) < get_least_power_w(model):
+            device_values["power_w"] = None
         instances = list(_list_instances(nvml, handle))
         if not instances:
             self._add(nvml, handle, {**common, "device": uuid, **device_values}, rows)

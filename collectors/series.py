@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from fallow.addresses import LOOPBACK_HOSTS
+from fallow.gpu_models import get_least_power_w
 from fallow.resources import read_table
 
 EXPORTER_CONTAINERS = frozenset(
@@ -176,6 +177,8 @@ def resolve(metric: str, labels: Mapping[str, str]) -> Series | None:
 def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str]) -> Series | None:
     """Join a metric's meaning with a label set's; None where the value must not be used."""
     bits = 0
+    if measure.column == "power_w":
+        measure = _bound_power(measure, identity.model)
     if measure.vendor == "nvidia":
         if measure.combine == "or" and "clock_event" in labels:
             bits = read_clock_events().get(labels["clock_event"], 0)
@@ -189,6 +192,11 @@ def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str
         # Only partition 0 reports activity; the others report 0 or nothing (domain dossier 1.8).
         return None
     return Series(measure, identity, bits)
+
+
+@lru_cache(maxsize=256)
+def _bound_power(measure: MetricMapping, model: str | None) -> MetricMapping:
+    return msgspec.structs.replace(measure, low=max(measure.low, get_least_power_w(model)))
 
 
 @cache
@@ -361,6 +369,13 @@ _DIGITS = 4
 def _parse_integer(text: str | None) -> int | None:
     is_integer = text is not None and len(text) <= _DIGITS and text.isascii() and text.isdigit()
     return int(text) if text is not None and is_integer else None
+
+
+@cache
+def list_metrics_of(column: str) -> tuple[str, ...]:
+    """Return the names of all metrics of a `sample` column."""
+    metrics = read_metrics().items()
+    return tuple(name for name, m in metrics if m.table == "sample" and m.column == column)
 
 
 @cache

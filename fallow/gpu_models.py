@@ -60,6 +60,15 @@ def find_gpu_model(model: str | None) -> GpuModel | None:
     return None
 
 
+def get_least_power_w(model: str | None) -> float:
+    """Return the watts below which a model's power is no reading: half of those of an unused GPU.
+
+    A sensor that is broken reads 0; a GPU that is on never uses so little. 0 for unknown models.
+    """
+    gpu_model = find_gpu_model(model)
+    return gpu_model.idle_bare_w / 2 if gpu_model else 0.0
+
+
 def get_model_name(text: str | None) -> str | None:
     """Return the one name of a GPU model: the canonical one, else the text as a label writes it.
 

@@ -10,6 +10,7 @@ import polars as pl
 from analyzers.idle import spans
 from warehouse.signals.power_band import BINS
 from warehouse.signals.runs import IDLE, MICRO, DeviceSamples, IdleRuns, Ints
+from warehouse.signals.states import LOW_ACTIVITY
 
 SUMS = (
     "samples", "idle_samples", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
@@ -83,11 +84,13 @@ def count_learned(
 
     A device counts once it has been allocated (`held_from`, by device); `model_of[device]` is -1
     for an unknown model. GPUs without a context have lower power and would lower the band; where no
-    exporter reports memory, every idle sample counts. Returns (times + 1) x models x watts.
+    exporter reports memory, every idle sample counts. Light work has more and would raise it.
+    Returns (times + 1) x models x watts.
     """
     watts, context = samples.measures["power_w"], samples.measures["context"]
     model = model_of[samples.device]
     used = (samples.kind == IDLE) & ~np.isnan(watts) & (model >= 0) & ~(context == 0)
+    used &= ~(samples.measures["activity"] >= LOW_ACTIVITY)
     watt = np.clip(np.rint(watts[used]), 0, BINS - 1).astype(np.int64)
     since = np.maximum(samples.at[used], held_from[samples.device[used]])
     first_k = np.searchsorted(times, since, side="right")

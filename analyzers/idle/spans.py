@@ -23,6 +23,9 @@ TRAFFIC_BPS = 1e6
 
 Source: telemetry-and-waste.md#idle."""
 
+FLOOR_BPS = 1e7
+"""The most that monitoring moves: a steady stream of more is no floor, whatever its minimum is."""
+
 WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 
 
@@ -105,7 +108,7 @@ def sum_samples(
         activity = np.where(np.isnan(activity), np.nan, activity >= LOW_ACTIVITY)
     traffic, procs = m["traffic_bps"], m["procs"]
     if not is_absent(traffic):
-        above = traffic - _find_floor(samples, traffic, running=running)
+        above = traffic - np.minimum(_find_floor(samples, traffic, running=running), FLOOR_BPS)
         traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
     if not is_absent(procs):
         procs = np.where(np.isnan(procs), np.nan, procs > 0)

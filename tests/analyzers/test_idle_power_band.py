@@ -8,7 +8,9 @@ from warehouse.signals import power_band
 from warehouse.signals.runs import BUSY, IDLE, DeviceSamples
 
 
-def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> DeviceSamples:
+def looks(
+    watts: list[float], kind: int = IDLE, context: float = 1.0, activity: float = 0.0
+) -> DeviceSamples:
     n = len(watts)
     zeros = np.zeros(n, dtype=np.int64)
     return DeviceSamples(
@@ -22,6 +24,7 @@ def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> DeviceS
         measures={
             "power_w": np.array(watts, dtype=np.float32),
             "context": np.full(n, context, dtype=np.float32),
+            "activity": np.full(n, activity, dtype=np.float32),
         },
     )
 
@@ -52,6 +55,12 @@ def test_busy_looks_boards_without_a_context_and_unknown_models_do_not_count() -
     assert learned(looks([98.0] * 1000, kind=BUSY)).sample_count == 0
     assert learned(looks([70.0] * 1000, context=0.0)).sample_count == 0
     assert learned(looks([98.0] * 1000), model=-1).sample_count == 0
+
+
+@pytest.mark.parametrize(("activity", "count"), [(0.0, 1000), (0.009, 1000), (0.01, 0), (0.03, 0)])
+def test_light_work_does_not_teach(activity: float, count: int) -> None:
+    band = learned(looks([140.0] * 1000, activity=activity))
+    assert (band.sample_count, band.source) == (count, "learned" if count else "prior")
 
 
 def test_missing_power_is_missing_and_not_zero_watts() -> None:

@@ -65,6 +65,27 @@ def test_blanks_and_impossible_values_are_null_and_counted(metric: str, value: f
     assert result.refused.tolist() == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("model", "watts", "read"),
+    [
+        ("Tesla T4", 0.0, None),
+        ("Tesla T4", 5.4, None),
+        ("Tesla T4", 5.5, 5.5),
+        ("NVIDIA H100 80GB HBM3", 34.0, None),
+        ("NVIDIA H100 80GB HBM3", 35.0, 35.0),
+        ("a model that nobody knows", 0.0, 0.0),
+    ],
+)
+def test_less_than_half_of_what_an_unused_gpu_uses_is_no_reading_of_power(
+    model: str, watts: float, read: float | None
+) -> None:
+    labels = gpu(modelName=model)
+    result = made(("DCGM_FI_DEV_POWER_USAGE", labels, watts), ("DCGM_FI_DEV_GPU_TEMP", labels, 40))
+    (row,) = rows(result)
+    assert row["power_w"] == read
+    assert result.rejected == (read is None)
+
+
 def test_energy_may_exceed_int32() -> None:
     (row,) = rows(made(("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", gpu(), 823_456_789_012)))
     assert row["energy_mj"] == 823_456_789_012

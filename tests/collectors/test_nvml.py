@@ -122,6 +122,13 @@ def test_a_board_is_read_in_canonical_units(now: datetime) -> None:
     assert row["proc_count"] == 0
 
 
+def test_a_sensor_that_reads_nothing_is_none(now: datetime) -> None:
+    """Of an A100 with 40 GB: 25 W are half of what it uses without work."""
+    for milliwatts, watts in ((0, None), (24_999, None), (25_000, 25.0)):
+        (row,) = look(now, Binding(board(nvmlDeviceGetPowerUsage=milliwatts)))["sample"]
+        assert row["power_w"] == watts
+
+
 def test_what_a_board_does_not_support_is_null(now: datetime) -> None:
     bare = {"nvmlDeviceGetUUID": b"GPU-1", "nvmlDeviceGetName": b"Tesla K80"}
     rows = look(now, Binding(bare))

@@ -24,6 +24,7 @@ SPIN = {
 }  # fmt: skip
 RULES = {
     "since": T, "until": T + timedelta(hours=1), "threshold": 0.02, "exit_threshold": 0.1,
+    "least_work": 0.01,
     "exit_samples": 3, "spin_engine": 0.875, "spin_tensor": 0.0078125, "spin_dram": 0.0625,
     "spin_sm": 0.25, "spin_bps": 1e6, "spin_tdp": 0.3, "peak_tensor": 0.5, "peak_fp32": 0.8,
     "peak_dram": 0.9, "first_device": "", "last_device": "~",
@@ -303,8 +304,8 @@ def hour(**columns: Any) -> dict[str, Any]:
         ({}, {}, [(70, 9)]),
         ({"power_w_mean": 70.6}, {}, [(71, 9)]),
         ({"power_w_mean": 9000.0}, {}, [(2047, 9)]),
-        ({"act_max": 0.02}, {}, [(70, 9)]),
-        ({"act_max": 0.021}, {}, []),
+        ({"act_max": 0.009}, {}, [(70, 9)]),
+        ({"act_max": 0.01}, {}, []),
         ({"conflict_s": 0.0}, {}, [(70, 9)]),
         ({"conflict_s": 1.0}, {}, []),
         ({"power_w_n": 1}, {}, [(70, 1)]),

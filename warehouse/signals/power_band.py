@@ -2,7 +2,7 @@
 
 With an open CUDA context a GPU uses a nearly constant power that does not depend on the allocated
 memory (arXiv 2605.23918, "The Model Parking Tax"). On this site's GPUs this power is the mode of
-the lowest idle samples. Until there are enough samples, the prior of `gpu_models.csv` is used.
+the lowest samples without any work. Until there are enough, the prior of `gpu_models.csv` is used.
 """
 
 from collections.abc import Mapping, Sequence
