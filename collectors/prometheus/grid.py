@@ -122,10 +122,15 @@ def build_pod_query(expression: str, namespace_label: str, pod_label: str) -> st
     return expression
 
 
-def build_holders_query(names: Sequence[str], matchers: str, span: str) -> str:
-    """Return an expression for the pods that held devices within `span`.
+def build_holders_query(
+    names: Sequence[str],
+    matchers: str,
+    span: str,
+    labels: Sequence[str] = ("namespace", "pod"),
+) -> str:
+    """Return an expression for the pods (or containers) that held devices within `span`.
 
-    Its labels are `namespace` and `pod`, whether or not the scraper renamed them `exported_*`.
+    It has these labels, whether or not the scraper renamed them `exported_*`.
     """
     parts = []
     for name in names:
@@ -134,7 +139,7 @@ def build_holders_query(names: Sequence[str], matchers: str, span: str) -> str:
         )
         other = build_selector([name], ", ".join(p for p in (matchers, 'exported_pod!=""') if p))
         renamed = f"last_over_time({other}[{span}])"
-        for label in ("pod", "namespace"):
+        for label in labels:
             renamed = f'label_replace({renamed}, "{label}", "$1", "exported_{label}", "(.+)")'
         parts += [f"last_over_time({plain}[{span}])", renamed]
-    return " or ".join(f"max by (namespace, pod) ({p})" for p in parts)
+    return " or ".join(f"max by ({', '.join(labels)}) ({p})" for p in parts)

@@ -12,10 +12,10 @@ from typing import Any
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.prometheus.client import SKEW, PrometheusClient, format_failure
 from collectors.prometheus.decode import decode_vector
-from collectors.prometheus.grid import list_replica_labels
 from collectors.prometheus.tables import build_serving_queries, load_table
 from collectors.prometheus.telemetry import SOURCE
-from collectors.prometheus.usage import match_sidecars
+from collectors.prometheus.usage import build_parameters
+from collectors.series import list_metrics_of
 from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError, SourceError
 from fallow.tables import Batch
@@ -94,9 +94,10 @@ def _build_rows(  # noqa: PLR0917  (one caller)
     selector = f"{matchers},{pod_matcher}" if matchers else pod_matcher
     span = f"{round(RANGE.total_seconds())}s"
     rows_by_pod: dict[str, dict[str, Any]] = {}
+    parameters = build_parameters(list_metrics_of("power_w"), matchers, span)
     for query in (*load_table("queries"), *build_serving_queries()):
         expression = Template(query["expression"]).substitute(
-            selector=selector, range=span, sidecars=match_sidecars(), replicas=list_replica_labels()
+            parameters, selector=selector, range=span
         )
         for label_set, value in decode_vector(client.query(expression, at)):
             row = rows_by_pod.setdefault(label_set.get("pod", ""), {})

@@ -52,8 +52,23 @@ CONTAINERS = UsageTable("container_sample", "container_queries", ("namespace", "
 
 @cache
 def match_sidecars() -> str:
-    """Return a matcher of the containers whose CPU is not the pod's own work (`sidecars.csv`)."""
+    """Return a matcher of the containers whose CPU is not the pod's own work (`sidecars.csv`).
+
+    Names alone: a pod's only container, and the one that holds its device, are none.
+    """
     return "|".join(row["container"] for row in load_table("sidecars"))
+
+
+def build_parameters(names: Sequence[str], matchers: str, span: str) -> dict[str, str]:
+    """Return what the expressions of `queries.csv` name, beside the selector and the range.
+
+    `names`: metrics of devices. The container that holds a device is no sidecar.
+    """
+    return {
+        "sidecars": match_sidecars(),
+        "replicas": list_replica_labels(),
+        "holders": build_holders_query(names, matchers, span, CONTAINERS.labels),
+    }
 
 
 class Usage:
@@ -83,13 +98,11 @@ class Usage:
     ) -> Batch | None:
         """Return the table's rows of a window whose ends lie on the grid."""
         holder_query = build_holders_query(held_by, self._matchers, RANGE)
+        parameters = build_parameters(held_by, self._matchers, RANGE)
         columns_found: dict[str, dict[Key, Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
-                selector=self._matchers,
-                range=RANGE,
-                sidecars=match_sidecars(),
-                replicas=list_replica_labels(),
+                parameters, selector=self._matchers, range=RANGE
             )
             parts = query_grid(
                 self._client,
