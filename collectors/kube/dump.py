@@ -20,8 +20,11 @@ from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import (
     Owners,
     Resolver,
+    TopOwner,
     build_lookup,
+    find_by_labels,
     find_by_template_hash,
+    find_controller,
     split_api_version,
 )
 from collectors.kube.pending_workloads import (
@@ -179,7 +182,18 @@ def import_kubectl(
 
 def _build_resolver(dump: Dump) -> Resolver:
     owners = Owners(build_lookup(dump.metadata()))
-    return lambda pod: owners.top(pod) or find_by_template_hash(pod)
+
+    def resolve(pod: Meta) -> TopOwner | None:
+        top = owners.top(pod) or find_by_template_hash(pod)
+        ref = find_controller(pod)
+        if top is not None or ref is None:
+            return top
+        # What is not in the dump may have owners: only a label says whose it is.
+        below = TopOwner(ref.kind, ref.name, None)
+        named = find_by_labels(pod, below)
+        return None if named == below else named
+
+    return resolve
 
 
 def _read_queues(dump: Dump) -> Queues:

@@ -149,6 +149,22 @@ def find_by_template_hash(pod: Meta) -> TopOwner | None:
     return TopOwner("Deployment", ref.name.removesuffix(tail), None)
 
 
+def find_by_labels(pod: Meta, owner: TopOwner) -> TopOwner | None:
+    """Return the topmost owner by a pod's labels, where no object above `owner` can be read.
+
+    A label is only a hint: the name of what lies between begins with that of its owner. None =
+    another object may own it, and no label says which.
+    """
+    for link in read_owner_links():
+        name = link.end(pod.labels or {}, pod.annotations or {})
+        if name is not None and (not link.group or owner.name.startswith(name)):
+            if link.kind == owner.kind:
+                break
+            return msgspec.structs.replace(owner, kind=link.kind, name=name, uid=None)
+    may_be_owned = any(link.kind == owner.kind and link.above for link in read_owner_links())
+    return None if may_be_owned else owner
+
+
 def build_lookup(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
     """Look up objects in an index by (group, kind, namespace, name)."""
 

@@ -16,7 +16,12 @@ import msgspec
 
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import build_node_row
-from collectors.kube.owners import TopOwner, find_by_template_hash, find_controller
+from collectors.kube.owners import (
+    TopOwner,
+    find_by_labels,
+    find_by_template_hash,
+    find_controller,
+)
 from collectors.kube.pods import ENDED, OOM_KILLED, PodContext, build_pod_row
 from collectors.kube.shapes import (
     Condition,
@@ -47,7 +52,7 @@ from collectors.prometheus.newest import (
 from collectors.series import is_exporter
 from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
 from fallow.kube.node_gpus import read_labels
-from fallow.kube.owner_links import read_owner_links
+from fallow.kube.owner_links import list_link_labels
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 from fallow.resources import read_table
 
@@ -394,7 +399,7 @@ class _PodFacts:
         """Return the topmost owner that the series lead to; None where the chain is incomplete."""
         ref = find_controller(pod)
         if ref is None:
-            return TopOwner("Pod", pod.name, pod.uid)
+            return find_by_labels(pod, TopOwner("Pod", pod.name, pod.uid))
         kind, name = ref.kind, ref.name
         protections = select_protections(self._noted(kind, pod.namespace, name))
         if kind in self._above:
@@ -407,10 +412,7 @@ class _PodFacts:
                 protections = select_protections(
                     protections, self._noted(kind, pod.namespace, name)
                 )
-        notebook = (pod.labels or {}).get("notebook-name")
-        if kind == "StatefulSet" and notebook == name:
-            kind = "Notebook"
-        return TopOwner(kind, name, None, protections)
+        return find_by_labels(pod, TopOwner(kind, name, None, protections))
 
     def _noted(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
         return self._owners.get(kind, {}).get((namespace, name))
@@ -532,6 +534,6 @@ def _list_known_labels() -> tuple[str, ...]:
     label_set += [
         *(r["source"] for r in read_table("fallow.kube", "gpu_counts.csv")),
         *(r["key"] for r in parse_table("queue_labels")),
-        *(j.key for j in read_owner_links()),
+        *list_link_labels(),
     ]
     return (*label_set, *_MORE_LABELS, *read_annotations(), *read_notes())

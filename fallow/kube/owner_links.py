@@ -19,6 +19,8 @@ class OwnerLink(msgspec.Struct, frozen=True):
     group: str
     kind: str
     only_if: str
+    above: str
+    """What may own an object of the kind without a label of its pods that says so."""
     note: str
 
     def end(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
@@ -29,6 +31,13 @@ class OwnerLink(msgspec.Struct, frozen=True):
             return None
         server = annotations.get("hub.jupyter.org/servername")
         return f"{name}/{server}" if server and not self.group else name
+
+
+@cache
+def list_link_labels() -> tuple[str, ...]:
+    """Return the labels and annotations of pods that links need."""
+    conditions = (link.only_if.partition("=")[0] for link in read_owner_links())
+    return (*(link.key for link in read_owner_links()), *filter(None, conditions))
 
 
 @cache

@@ -11,6 +11,7 @@ from collectors.kube.owners import (
     Owners,
     TopOwner,
     UnknownOwnerError,
+    find_by_labels,
     find_by_template_hash,
 )
 from collectors.kube.shapes import Meta, Partial
@@ -177,3 +178,29 @@ def test_the_hash_label_names_the_deployment_where_only_pods_are_known() -> None
     item = pod(owner=("apps/v1", "ReplicaSet/web-6d4c"), labels={"pod-template-hash": "6d4c"})
     assert find_by_template_hash(as_pod(item).metadata) == TopOwner("Deployment", "web", None)
     assert find_by_template_hash(as_pod(pod(owner=RS)).metadata) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "expected"),
+    [
+        ("StatefulSet", "vllm-0", {"leaderworkerset.sigs.k8s.io/name": "vllm"},
+         ("LeaderWorkerSet", "vllm")),
+        ("StatefulSet", "other", {"leaderworkerset.sigs.k8s.io/name": "vllm"},
+         ("StatefulSet", "other")),
+        ("StatefulSet", "web", {}, ("StatefulSet", "web")),
+        ("Job", "train-w-0", {"jobset.sigs.k8s.io/jobset-name": "train"}, ("JobSet", "train")),
+        ("RayCluster", "chat-x2", {"ray.io/cluster": "chat-x2"}, None),
+        ("RayCluster", "chat-x2", {}, None),
+        ("RayCluster", "chat-x2", {"ray.io/originated-from-cr-name": "chat",
+         "ray.io/originated-from-crd": "RayService"}, ("RayService", "chat")),
+        ("RayCluster", "chat-x2", {"ray.io/originated-from-cr-name": "chat",
+         "ray.io/originated-from-crd": "RayJob"}, ("RayJob", "chat")),
+        ("Deployment", "m-predictor", {"serving.kserve.io/inferenceservice": "m"},
+         ("InferenceService", "m")),
+    ],
+)  # fmt: skip
+def test_labels_name_the_owner_of_an_object_that_cannot_be_read(
+    kind: str, name: str, labels: dict[str, str], expected: tuple[str, str] | None
+) -> None:
+    found = find_by_labels(as_pod(pod(labels=labels)).metadata, TopOwner(kind, name, None))
+    assert (found and (found.kind, found.name)) == expected
