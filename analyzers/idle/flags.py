@@ -119,9 +119,8 @@ def add_flags(
 
 
 def add_recurrence(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the veto `recurrent`, from `longest_rest_us` (`history.add_longest_rest`)."""
-    length = pl.col("end") - pl.col("start")
-    short = (length < RECURRENCE * pl.col("longest_rest_us")).fill_null(False)
+    """Add the veto `recurrent`, from the columns of `history.add_longest_rest`."""
+    short = (pl.col("rested_us") < RECURRENCE * pl.col("longest_rest_us")).fill_null(False)
     return rows.with_columns(recurrent=(pl.col("state") == "idle") & short)
 
 

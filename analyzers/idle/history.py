@@ -1,6 +1,4 @@
-"""Find earlier idle stretches of a workload that ended by themselves.
-
-They show how long it may idle.
+"""Find what shows how long a workload may idle: earlier stretches, and work for a moment in one.
 
 A job that merges shards for 90 minutes between epochs was idle before, and continued. These
 stretches are computed from the devices alone. A stretch ended by itself if a device of the workload
@@ -16,6 +14,7 @@ from analyzers.idle import pieces, spans
 from analyzers.idle import samples as source
 from analyzers.idle.holders import join_overlapping, read_holders
 from analyzers.idle.stretches import count_computing
+from analyzers.queries import load_sql
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
@@ -26,6 +25,8 @@ SHORTEST_S = 1800
 
 AFTER_US = 3600 * MICRO
 """A stretch ended by itself if a device computes within this time after its end."""
+
+BUCKET_US = 300 * MICRO
 
 _SCHEMA = {"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 
@@ -56,18 +57,55 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
     return pl.concat([ended, before])
 
 
-def add_longest_rest(
-    rows: pl.DataFrame, stretches: pl.DataFrame, settings: IdleSettings
+def read_bursts(
+    views: Views, chosen: source.SampleQuery, members: pl.DataFrame, margin_w: float
 ) -> pl.DataFrame:
-    """Add `longest_rest_us`: the longest stretch before each row's that ended by itself.
+    """Return when devices of stretches worked for a moment that ended none: span, burst_us.
 
-    Only stretches that ended within the history of the settings count.
+    `members` has span and number. Those are five minutes in which power or energy confirms work.
+    """
+    used = chosen.devices.filter(pl.col("number").is_in(members["number"].unique().implode()))
+    parameters = {
+        **{name: chosen.parameters[name] for name in ("since", "until", "exit_threshold")},
+        "numbers": used["number"].to_list(),
+        "clusters": used["cluster"].to_list(),
+        "devices": used["device"].to_list(),
+        "margin_w": margin_w,
+    }
+    bursts = pl.DataFrame(views.query(load_sql("idle/bursts"), parameters))
+    both = members.select("span", "number").unique().join(bursts, on="number")
+    return both.select("span", burst_us="at_us").unique()
+
+
+def add_longest_rest(
+    rows: pl.DataFrame, stretches: pl.DataFrame, bursts: pl.DataFrame, settings: IdleSettings
+) -> pl.DataFrame:
+    """Add `longest_rest_us`: the longest rest before each row's that ended by itself.
+
+    Those are earlier stretches, if they ended within the history of the settings, and the rests
+    before the `bursts` of this one. Adds `rested_us` too: how long it has rested since the last.
     """
     both = rows.select("row", "owner", "at", begin="start").join(stretches, on="owner")
     since = pl.col("at") - round(settings.history.total_seconds() * MICRO)
     both = both.filter((pl.col("end") <= pl.col("begin")) & (pl.col("end") > since))
-    longest = both.group_by("row").agg(longest_rest_us=(pl.col("end") - pl.col("start")).max())
-    return rows.join(longest, on="row", how="left")
+    inside = rows.select("row", "span", "at", "start", until="end").join(bursts, on="span")
+    inside = inside.filter(
+        (pl.col("burst_us") >= pl.col("start"))
+        & (pl.col("burst_us") < pl.col("until"))
+        & (pl.col("burst_us") + BUCKET_US <= pl.col("at"))
+    ).sort("row", "burst_us")
+    before = pl.col("burst_us").shift(1).over("row").fill_null(pl.col("start"))
+    idle_times = pl.concat(
+        [
+            both.select("row", rest_us=pl.col("end") - pl.col("start")),
+            inside.select("row", rest_us=pl.col("burst_us") - before),
+        ]
+    )
+    longest = idle_times.group_by("row").agg(longest_rest_us=pl.col("rest_us").max())
+    last = inside.group_by("row").agg(pl.col("burst_us").max())
+    joined = rows.join(longest, on="row", how="left").join(last, on="row", how="left")
+    begun = pl.col("burst_us").fill_null(pl.col("start"))
+    return joined.with_columns(rested_us=pl.col("end") - begun).drop("burst_us")
 
 
 def _read_earlier_stretches(

@@ -198,6 +198,12 @@ def _judge_stretches(  # noqa: PLR0917  (one caller)
         costs=CostMeter(views, window, chosen.devices),
         holds=holds,
         stretch_holds=stretch_holds,
+        bursts=history.read_bursts(
+            views,
+            chosen,
+            members.join(cut.whole.select("piece", "number"), on="piece"),
+            settings.power_margin_w,
+        ),
         ended=read_ended(rows) if longer_from is None else pl.DataFrame(),
         read_ended=read_ended,
         longer_from=longer_from,
@@ -221,6 +227,8 @@ class RowEvidence(NamedTuple):
     costs: CostMeter
     holds: pl.DataFrame
     stretch_holds: pl.DataFrame
+    bursts: pl.DataFrame
+    """When devices worked for a moment, of `history.read_bursts`."""
     ended: pl.DataFrame
     """Stretches that ended by themselves, of `history.read_ended_stretches`; with `longer_from`
     none: each part reads those of the rows that it leaves."""
@@ -268,7 +276,9 @@ def _judge_rows(  # noqa: PLR0917  (one caller)
     ended = evidence.ended
     if evidence.longer_from is not None:
         ended = evidence.read_ended(_drop_longer(rows, evidence.longer_from))
-    rows = flags.add_recurrence(history.add_longest_rest(rows, ended, settings))
+    rows = flags.add_recurrence(
+        history.add_longest_rest(rows, ended, evidence.bursts.filter(of_part), settings)
+    )
     rows = flags.add_judgements(rows, judgements)
     return rows.select("span", "slack_us", *(name for name in SCHEMA if name in rows.columns))
 

@@ -71,7 +71,7 @@ def join_pods(rows: pl.DataFrame, numbered: pl.DataFrame, *, single: bool) -> pl
 def find_unready(
     views: Views, window: Window, pods: pl.DataFrame, places: pl.DataFrame, times: Ints
 ) -> pl.DataFrame:
-    """Return the rows with a node that was not ready by its events: row.
+    """Return the rows with a node that was not ready by its last event or observation: row.
 
     `places` are pod_number, cluster, node.
     """

@@ -21,8 +21,10 @@ import numpy as np
 import polars as pl
 
 from analyzers.idle.findings import decide_kind
+from analyzers.idle.rows import read_idle_power
 from analyzers.idle.spans import WORKLOAD
 from analyzers.queries import compose_steps
+from fallow.gpu_models import read_gpu_models
 from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.window import Window
@@ -86,12 +88,16 @@ def _read_activity_hours(
 ) -> "tuple[pl.DataFrame, ActivityHours]":
     """Return the workloads (`number`, names) and all their hours, those of the history too."""
     begin = Window(window.start - settings.history, window.end)
+    bands = {model.gpu_model: model.idle_context_w for model in read_gpu_models()}
+    bands |= {row.gpu_model: row.band_w for row in read_idle_power(views, [window.end])}
     hours = pl.DataFrame(
         views.query(
             compose_steps(SERVING_LOAD, "idle/workload_hours"),
             {
                 **begin.bounds(),
                 "exit_threshold": max(settings.exit_threshold, settings.threshold),
+                "models": [*bands],
+                "limits_w": [watts + settings.power_margin_w for watts in bands.values()],
             },
         )
     )

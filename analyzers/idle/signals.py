@@ -36,7 +36,7 @@ SERVICES = frozenset({"idle_inference", "idle_workload"})
 Source: telemetry-and-waste.md#idle, K1."""
 
 RECURRENCE = 1.5
-"""Factor on the longest idle stretch that ended by itself: a shorter one may end by itself too."""
+"""Factor on the longest rest that ended by itself: a shorter one may end by itself too."""
 
 IDLE_CLOCK = 0.95
 """Share of samples in which the driver must report that clocks are low because the GPU is idle."""

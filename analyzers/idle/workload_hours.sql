@@ -1,28 +1,45 @@
 -- Per workload the hours in which it had devices allocated, in no order, and whether it was active
 -- in them: a device from the exit threshold on, a busy or recently used kernel, or requests.
+-- One reading of the hour that the power does not confirm is none: nodes check their GPUs.
 -- An item of `hours` is 2 * (hours since 1970), and 1 more where it was active: they are millions,
 -- and with four names each they cost more than all of the rest. So the number of a workload and an
 -- hour is one integer (`hour_key`), and `last_hour` is the last whole one of an allocation.
-WITH holders AS (
+WITH idle_power AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
-        pod,
-        device,
-        start AS from_at,
-        least(coalesce("end", $until), $until) - INTERVAL 1 HOUR AS last_hour,
-        dense_rank() OVER (ORDER BY cluster, namespace, workload_kind, workload) AS number
-    FROM allocation
-    WHERE start < $until AND coalesce("end", $until) > $since
+        unnest($models) AS gpu_model,
+        unnest($limits_w) AS limit_w
+),
+
+holders AS (
+    SELECT
+        a.cluster,
+        a.namespace,
+        a.workload_kind,
+        a.workload,
+        a.pod,
+        a.device,
+        p.limit_w,
+        a.start AS from_at,
+        least(coalesce(a."end", $until), $until) - INTERVAL 1 HOUR AS last_hour,
+        dense_rank() OVER (ORDER BY a.cluster, a.namespace, a.workload_kind, a.workload) AS number
+    FROM allocation AS a
+    LEFT JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+    LEFT JOIN idle_power AS p ON d.gpu_model = p.gpu_model AND d.parent IS null
+    WHERE a.start < $until AND coalesce(a."end", $until) > $since
 ),
 
 device_hours AS (
     SELECT
         (a.number << 32) + epoch_us(r.bucket) // 3600000000 AS hour_key,
         coalesce(
-            bool_or(r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0), false
+            bool_or(
+                r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0
+                AND NOT coalesce(
+                    r.power_w_max <= a.limit_w
+                    AND r.act_mean * r.act_n - r.act_max < $exit_threshold,
+                    false
+                )
+            ), false
         ) AS computes
     FROM holders AS a
     INNER JOIN rollup_1h AS r

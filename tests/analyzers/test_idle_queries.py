@@ -8,7 +8,7 @@ import pytest
 from analyzers.idle.samples import FROZEN, LOW, NAMED
 from analyzers.queries import compose_steps, load_sql
 from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
-from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD
+from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD, load_step
 
 DEVICE = {"numbers": [7], "clusters": ["c"], "devices": ["d"], "first": "d", "last": "d"}
 
@@ -190,12 +190,14 @@ def held(start: float = 0, end: float = 60, **columns: Any) -> dict[str, Any]:
     return {**base, "start": at(start), "end": at(end), **columns}
 
 
+HOURS = {**WINDOW, "exit_threshold": 0.1, "models": ["A30"], "limits_w": [60.0]}
+
+
 def active(hours: Any = None, allocation: Any = None, **tables: Any) -> list[bool]:
     base = {"bucket": T, "act_max": 0.0, "act_n": 9, "conflict_s": 0.0}
     rollup = device_row(**{**base, **(hours or {})})
-    rules = {**WINDOW, "exit_threshold": 0.1}
     sql = compose_steps(SERVING_LOAD, "idle/workload_hours")
-    rows = query(sql, rules, allocation=[allocation or held()], rollup_1h=[rollup], **tables)
+    rows = query(sql, HOURS, allocation=[allocation or held()], rollup_1h=[rollup], **tables)
     return [item % 2 == 1 for row in rows for item in row["hours"]]
 
 
@@ -217,6 +219,26 @@ def test_an_hour_is_active_from_the_exit_threshold_on(
     hours: dict[str, Any], expected: list[bool]
 ) -> None:
     assert active(hours) == expected
+
+
+@pytest.mark.parametrize(
+    ("hours", "of", "expected"),
+    [
+        ({"power_w_max": 60.0}, {}, False),
+        ({"power_w_max": 60.1}, {}, True),
+        ({"power_w_max": None}, {}, True),
+        ({"power_w_max": 60.0}, {"gpu_model": "B30"}, True),
+        ({"power_w_max": 60.0}, {"parent": "G"}, True),
+        # The other eight readings sum to less, or to as much, as the exit threshold.
+        ({"power_w_max": 60.0, "act_mean": 0.065}, {}, False),
+        ({"power_w_max": 60.0, "act_mean": 0.067}, {}, True),
+    ],
+)
+def test_one_reading_that_its_power_does_not_confirm_makes_no_hour_active(
+    hours: dict[str, Any], of: dict[str, Any], *, expected: bool
+) -> None:
+    device = {"cluster": "c", "device": "d", "gpu_model": "A30", **of}
+    assert active({"act_max": 0.5, "act_mean": 0.5 / 9, **hours}, device=[device]) == [expected]
 
 
 def test_an_hour_counts_for_a_workload_that_held_the_device_throughout() -> None:
@@ -268,7 +290,7 @@ def test_what_a_pod_reports_counts_where_it_held_a_device_in_the_window(
         tables: dict[str, Any] = {table: [report | columns]}
         (row,) = query(
             compose_steps(SERVING_LOAD, "idle/workload_hours"),
-            {**WINDOW, "exit_threshold": 0.1},
+            HOURS,
             allocation=[held(), held(start, end, pod="q", device="e")],
             rollup_1h=[rollup],
             **tables,
@@ -335,3 +357,53 @@ def test_each_workload_is_in_one_bucket_of_them() -> None:
     ]  # fmt: skip
     assert sorted(device for part in parts for device in part) == sorted(f"d{n}" for n in range(20))
     assert all(parts)
+
+
+BURST = {"bucket": T, "act_max": 0.1, "conflict_s": 0.0, "power_w_max": 71.0}
+
+
+@pytest.mark.parametrize(
+    ("columns", "following", "works"),
+    [
+        ({}, None, True),
+        ({"act_max": 0.099}, None, False),
+        ({"power_w_max": 70.0}, None, False),
+        ({"power_w_max": None}, None, False),
+        ({"conflict_s": 1.0}, None, False),
+        # Seventy watts for five minutes are 21 kJ: the counter is read where there is one.
+        ({"energy_mj": 21_000_000}, None, False),
+        ({"energy_mj": 21_000_001, "power_w_max": 60.0}, None, True),
+        ({"energy_mj": 18_000_000}, 21_000_001, True),
+        ({"energy_mj": 18_000_000}, 21_000_000, False),
+    ],
+)
+def test_a_reading_is_work_where_power_or_energy_confirms_it(
+    columns: dict[str, Any], following: int | None, works: bool
+) -> None:
+    later = T + timedelta(minutes=5)
+    found = query(
+        load_sql("idle/bursts"),
+        {**WINDOW, **DEVICE, "exit_threshold": 0.1, "margin_w": 10.0},
+        rollup_5m=[
+            device_row(**{**BURST, **columns}),
+            device_row(bucket=later, act_max=0.0, conflict_s=0.0, energy_mj=following),
+        ],
+        signal=[signal_row(band_w=60.0), signal_row(band_w=60.0, bucket=later)],
+    )
+    assert found == ([{"number": 7, "at_us": us(0)}] if works else [])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "ready"), [(-30, False), (0, False), (59, False), (60, None), (600, None)]
+)
+def test_the_last_observation_of_a_node_is_its_state(minutes: float, ready: bool | None) -> None:
+    seen = {"ready": False, "last_seen": T + timedelta(minutes=minutes)}
+    events = {"kind": "Node", "reason": "NodeReady", "name": "n", "ts": T - timedelta(hours=2)}
+    found = query(
+        load_step("inventory/ready"),
+        {"until": T},
+        node=[{"cluster": "c", "node": "n", **seen}],
+        event=[{"cluster": "c", "uid": "e", **events}],
+    )
+    assert all(row["at_us"] < us(0) for row in found)
+    assert found[-1]["ready"] is (True if ready is None else ready)

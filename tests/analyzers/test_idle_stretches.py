@@ -7,6 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from analyzers.idle.flags import add_recurrence
 from analyzers.idle.history import add_longest_rest
 from analyzers.idle.holders import join_overlapping
 from analyzers.idle.pieces import SUMS, list_ranges
@@ -249,11 +250,61 @@ AT = 100 * DAY
 def test_the_longest_rest_is_that_of_the_history_before_the_stretch(
     ended: list[tuple[int, int]], longest: int | None
 ) -> None:
-    rows = pl.DataFrame({"row": [0, 1], "owner": [3, 4], "start": [AT - 2 * DAY] * 2, "at": AT})
+    rows = build_rows(AT - 2 * DAY)
     rests = pl.DataFrame(
         [(3, *each) for each in ended],
         schema={"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64},
         orient="row",
     )
-    both = add_longest_rest(rows, rests, IdleSettings())
+    both = add_longest_rest(rows, rests, build_bursts(), IdleSettings())
     assert both["longest_rest_us"].to_list() == [longest, None]
+    assert both["rested_us"].to_list() == [2 * DAY] * 2
+
+
+FIVE = 300 * MICRO
+
+
+@pytest.mark.parametrize(
+    ("bursts", "longest", "rested"),
+    [
+        ([], None, 10 * DAY),
+        ([AT - 4 * DAY], 6 * DAY, 4 * DAY),
+        ([AT - 8 * DAY, AT - 3 * DAY], 5 * DAY, 3 * DAY),
+        ([AT - 11 * DAY], None, 10 * DAY),  # before it began
+        ([AT - FIVE], 10 * DAY - FIVE, FIVE),
+        ([AT - FIVE + 1], None, 10 * DAY),  # not known yet
+    ],
+)
+def test_a_burst_ends_a_rest_and_no_stretch(
+    bursts: list[int], longest: int | None, rested: int
+) -> None:
+    rows = build_rows(AT - 10 * DAY)
+    none = pl.DataFrame(schema={"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64})
+    both = add_longest_rest(rows, none, build_bursts(*bursts), IdleSettings())
+    assert both["longest_rest_us"].to_list() == [longest, None]
+    assert both["rested_us"].to_list() == [rested, 10 * DAY]
+    assert both["end"].to_list() == [AT, AT]
+
+
+@pytest.mark.parametrize(("rested", "recurrent"), [(2, True), (2.99, True), (3, False)])
+def test_a_rest_that_is_no_longer_than_others_may_end_by_itself(
+    rested: float, recurrent: bool
+) -> None:
+    rows = build_rows(AT - round((rested + 6) * DAY))
+    bursts = build_bursts(*(AT - round((rested + n) * DAY) for n in (0, 2, 4)))
+    none = pl.DataFrame(schema={"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64})
+    both = add_longest_rest(rows, none, bursts, IdleSettings()).with_columns(state=pl.lit("idle"))
+    assert add_recurrence(both)["recurrent"].to_list() == [recurrent, False]
+
+
+def build_rows(start: int) -> pl.DataFrame:
+    """Return two stretches that last until AT, of two workloads."""
+    return pl.DataFrame(
+        {"row": [0, 1], "span": [7, 8], "owner": [3, 4], "start": [start] * 2, "end": AT, "at": AT}
+    )
+
+
+def build_bursts(*at: int) -> pl.DataFrame:
+    """Return when the first of them worked for a moment."""
+    schema = {"span": pl.Int64, "burst_us": pl.Int64}
+    return pl.DataFrame([(7, each) for each in at], schema=schema, orient="row")

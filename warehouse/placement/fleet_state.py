@@ -207,17 +207,12 @@ class FleetState:
 
     def ready(self, node_key: NodeKey, at: int) -> bool | None:
         """Return whether a node was ready: by its latest event or its last observed state."""
-        node = self.nodes.get(node_key)
         times, states = self._events.get(node_key, ((), ()))
         index = bisect_left(times, at)
-        if node is not None and node.last_us is not None and node.last_us <= at:
-            if index and times[index - 1] > node.last_us:
-                return states[index - 1]
-            return node.ready
         if index:
             return states[index - 1]
         # The node was observed later too: nothing shows that it was not ready.
-        return None if node is None else True
+        return None if node_key not in self.nodes else True
 
     def requested_at(self, at: datetime) -> dict[NodeKey, tuple[int, int]]:
         """Return the milli-CPU and bytes that pods requested on each node."""
@@ -329,9 +324,9 @@ class FleetState:
         ]
 
     @cached_property
-    def _events(self) -> Mapping[NodeKey, tuple[list[int], list[bool]]]:
+    def _events(self) -> Mapping[NodeKey, tuple[list[int], list[bool | None]]]:
         rows = self._views.query(load_step("inventory/ready"), {"until": self.until}).to_pylist()
-        by_node: dict[NodeKey, tuple[list[int], list[bool]]] = {}
+        by_node: dict[NodeKey, tuple[list[int], list[bool | None]]] = {}
         for row in rows:
             times, states = by_node.setdefault((row["cluster"], row["node"]), ([], []))
             times.append(row["at_us"])
