@@ -23,8 +23,8 @@ STEPS = (
     *(
         f"allocation/{name}"
         for name in (
-            "lives",
             "seen",
+            "lives",
             "listed",
             "misplaced",
             "named",

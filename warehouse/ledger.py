@@ -46,6 +46,7 @@ STEPS = (
             "vacancies",
             "untracked",
             "states",
+            "team_hours",
             "devices",
             "pooled",
             "weights",

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from warehouse.allocation import write_allocations
 
 
@@ -135,3 +137,70 @@ def test_a_request_of_shares_is_of_physical_gpus_and_is_not_divided_again(
     tables.put("pod", [same | life | pod for pod in pods])
     tables.put("rollup_5m", builders.looks("d0", 0, 60))
     assert held(builders, tables) == [("d0", f"p{i}", 0, 60, 0.25, "request") for i in range(4)]
+
+
+def life(builders: Any, name: str, start: float, end: float | None, **more: Any) -> dict[str, Any]:
+    """Return a pod of the inventory, whose newest list is at 60 minutes."""
+    times = {
+        "scheduled_at": builders.at(start),
+        "first_seen": builders.at(start),
+        "last_seen": builders.at(60),
+    }
+    ended = {} if end is None else {"finished_at": builders.at(end), "phase": "Succeeded"}
+    names = {"cluster": "c", "namespace": "ns-p", "pod": "p", "uid": name, "gpu_request": 1.0}
+    return {**names, **times, **ended, **more}
+
+
+def test_the_name_of_a_pod_that_ended_long_ago_is_no_evidence(builders: Any, tables: Any) -> None:
+    tables.put("pod", [life(builders, "u", -12000, -11500)])
+    tables.put("rollup_5m", builders.looks("d", 0, 60, "p"))
+    assert held(builders, tables) == []
+
+
+def test_a_later_life_of_the_name_is_evidence(builders: Any, tables: Any) -> None:
+    tables.put("pod", [life(builders, "u", -12000, -11500), life(builders, "v", 20, None)])
+    tables.put("rollup_5m", builders.looks("d", 0, 60, "p"))
+    assert [h[2:4] for h in held(builders, tables)] == [(20, 60)]
+
+
+def test_a_name_that_no_inventory_has_is_evidence(builders: Any, tables: Any) -> None:
+    tables.put("pod", [life(builders, "u", -12000, -11500, pod="other")])
+    tables.put("rollup_5m", builders.looks("d", 0, 60, "p"))
+    assert [h[2:4] for h in held(builders, tables)] == [(0, 60)]
+
+
+@pytest.mark.parametrize(("last", "until"), [(25, 25), (30, 30), (35, 30), (40, 60)])
+def test_a_gpu_that_is_replaced_is_held_until_its_last_sight(
+    builders: Any, tables: Any, last: int, until: int
+) -> None:
+    """Two that are seen together for longer than a sample reaches are both the pod's."""
+    tables.put("pod", [life(builders, "u", -60, None)])
+    tables.put(
+        "rollup_5m", [*builders.looks("old", 0, last, "p"), *builders.looks("new", 30, 60, "p")]
+    )
+    start = 30 if until < 60 else 0
+    assert [h[:1] + h[2:4] for h in held(builders, tables)] == [
+        ("new", start, 60), ("old", 0, until),
+    ]  # fmt: skip
+
+
+def test_gpus_that_a_pod_requests_are_held_however_late_they_are_seen(
+    builders: Any, tables: Any
+) -> None:
+    tables.put("pod", [life(builders, "u", -60, None, gpu_request=2.0)])
+    tables.put("rollup_5m", [*builders.looks("a", 0, 25, "p"), *builders.looks("b", 30, 60, "p")])
+    assert [h[:1] + h[2:4] for h in held(builders, tables)] == [("a", 0, 60), ("b", 0, 60)]
+
+
+def test_a_node_that_is_renamed_keeps_who_was_named_under_its_old_name(
+    builders: Any, tables: Any
+) -> None:
+    tables.put("pod", [life(builders, "u", 30, None, node="new")])
+    tables.put(
+        "rollup_5m",
+        [
+            {**row, "node": "old" if row["bucket"] < builders.at(30) else "new"}
+            for row in builders.looks("d", 0, 60, "p")
+        ],
+    )
+    assert [h[2:4] for h in held(builders, tables)] == [(0, 30), (30, 60)]

@@ -66,3 +66,17 @@ def test_time_of_an_unreadable_pod_is_its_own_and_unknown(builders: Any, tables:
         "d2 startup ns-good": 900,
         "d2 idle ns-good": 2700,
     }
+
+
+@pytest.mark.parametrize(("listed", "unknown"), [(-30, 3600), (20, 1800), (49, 0), (60, 0)])
+def test_the_name_of_an_ended_pod_is_unknown_once_the_inventory_is_old(
+    builders: Any, tables: Any, listed: float, unknown: float
+) -> None:
+    """It is known for ten minutes after the last list that no other pod of the name lives."""
+    tables.put("device", [builders.device("d1")])
+    tables.put("rollup_5m", builders.looks("d1", 0, 60, "p"))
+    ended = {"scheduled_at": builders.at(-900), "finished_at": builders.at(-600)}
+    times = {"first_seen": builders.at(-900), "last_seen": builders.at(listed)}
+    tables.put("pod", [pod(builders, "p", 1, {}, **ended, **times)])
+    expected = {"d1 unknown ": unknown, "d1 free ": 3600 - unknown}
+    assert seconds(builders, tables) == {key: value for key, value in expected.items() if value}

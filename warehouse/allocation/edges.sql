@@ -6,7 +6,7 @@ WITH shared_devices AS (
         device
     FROM seen
     GROUP BY cluster, device
-    HAVING count(*) > 1
+    HAVING count(DISTINCT concat_ws('/', namespace, pod)) > 1
 ),
 
 edge_buckets AS (

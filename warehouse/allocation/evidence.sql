@@ -1,22 +1,43 @@
 -- Every piece of evidence that a pod held a device: one row per stretch, best evidence first. A
 -- lifetime that the inventory knows outranks the device samples: a terminating pod still holds its
 -- device, and so does a pod that pulls its image (admission to termination,
--- telemetry-and-waste.md#money). `turn` 2 = the claim gets what those of turn 1 leave of a device:
--- the pod's own annotation supports it, or no inventory has the pod.
+-- telemetry-and-waste.md#money). Of a pod on more devices than it requests, one that another takes
+-- over from was its own from its first to its last sight: a GPU was replaced (its last sample may
+-- reach into the first five minutes of the other). `turn` 2 = the claim gets what those of turn 1
+-- leave of a device: the pod's own annotation supports it, or no inventory has the pod.
+WITH successive AS (
+    SELECT
+        m.*,
+        max(m.first_bucket) OVER of_pod AS taken_over_at,
+        taken_over_at > m.first_bucket AND taken_over_at >= m.last_bucket AS is_followed,
+        min(m.last_bucket) OVER of_pod < m.last_bucket
+        AND min(m.last_bucket) OVER of_pod <= m.first_bucket AS follows,
+        coalesce(
+            count(*) OVER of_pod > greatest(1, l.gpu_request * coalesce(n.gpu_replicas, 1)), false
+        ) AS too_many
+    FROM matched AS m
+    LEFT JOIN lives AS l ON m.cluster = l.cluster AND m.uid = l.uid
+    LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+    WHERE m.life_start IS NOT null
+    WINDOW of_pod AS (PARTITION BY m.cluster, m.uid)
+)
+
 SELECT
     cluster,
     device,
     namespace,
     pod,
     uid,
-    life_start AS start_at,
-    life_end AS end_at,
+    CASE WHEN too_many AND follows THEN first_bucket ELSE life_start END AS start_at,
+    CASE
+        WHEN too_many AND is_followed THEN least(taken_over_at, last_bucket + INTERVAL 5 MINUTE)
+        ELSE life_end
+    END AS end_at,
     null::DOUBLE AS share,
     2 AS strength,
     1 AS turn,
     'telemetry' AS rule
-FROM matched
-WHERE life_start IS NOT null
+FROM successive
 UNION ALL
 SELECT
     r.cluster,

@@ -3,9 +3,10 @@
 -- and telemetry last saw it. A pending pod may have started after the inventory last saw it, but no
 -- lifetime starts before its pod was created: an earlier scheduling time belongs to an earlier pod
 -- with the same name.
--- Pods that ended in the hour before the window are included, because exporters still name them. A
--- source without UIDs uses a hash of the name, or of the name and the creation time. Such a row is
--- left out where a row with a better identity describes the same lifetime.
+-- Pods that ended before the window are included where an exporter still names them, however long
+-- ago that was: such a name is no evidence of a holder (`matched.sql`). A source without UIDs uses
+-- a hash of the name, or of the name and the creation time. Such a row is left out where a row with
+-- a better identity describes the same lifetime.
 -- Two pods never have one name at the same time: a lifetime ends when the next pod with its name
 -- starts.
 -- `unseen` = a later list of its cluster does not have the pod: it ended when it was last seen.
@@ -74,7 +75,16 @@ named AS (
     FROM pod_owners AS p
     INNER JOIN lists AS l ON p.cluster = l.cluster
     WHERE
-        (p.finished_at IS null OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR)
+        (
+            p.finished_at IS null
+            OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR
+            OR (p.cluster, p.namespace, p.pod) IN (
+                SELECT (s.cluster, s.namespace, s.pod) FROM seen AS s
+                UNION ALL
+                SELECT (h.cluster, h.namespace, h.pod) FROM holding AS h
+                WHERE h.ts >= $since AND h.ts < $until
+            )
+        )
         AND coalesce(p.scheduled_at, p.started_at, $since) < $until
 ),
 

@@ -10,7 +10,7 @@ WITH placed AS (
         min(s.first_bucket) AS first_bucket,
         max(s.last_bucket) AS last_bucket
     FROM seen AS s
-    INNER JOIN node AS n ON s.cluster = n.cluster AND n.node IN (s.node, s.other_node)
+    INNER JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
     LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device
     WHERE d.parent IS null
     GROUP BY s.cluster, s.device, n.node

@@ -7,6 +7,7 @@ SELECT
     s.device,
     s.namespace,
     s.pod,
+    s.node,
     s.first_bucket,
     s.last_bucket,
     s.buckets,
@@ -19,7 +20,7 @@ SELECT
     END AS life_end,
     least(l.life_end, s.last_bucket + INTERVAL 5 MINUTE) AS until_at,
     greatest(coalesce(l.life_start, l.made_at, s.first_bucket), s.first_bucket) AS from_at,
-    coalesce(l.node IN (s.node, s.other_node), true) AS here,
+    coalesce(l.node = s.node, true) AS here,
     CASE
         WHEN l.requests_none THEN 'it requests no GPU'
         WHEN w.device IS NOT null THEN 'the GPU is not one of this node'

@@ -6,7 +6,7 @@ WITH nodes AS (
         cluster,
         device,
         max(node) AS node,
-        min(other_node) AS other_node
+        min(node) AS other_node
     FROM seen
     GROUP BY cluster, device
 ),

@@ -1,6 +1,7 @@
--- When a node had a pod whose request of GPUs the collector could not read: that pod may hold any
--- of the node's devices, so none of them is known to be free. A pod that is still there was seen by
--- the last poll.
+-- When devices are not known to be free. A node had a pod whose request of GPUs the collector could
+-- not read: that pod may hold any of the node's devices, and the last poll saw it if it is still
+-- there. Or an exporter names a pod that had ended, and the inventory is older than that: another
+-- pod of its name may live.
 WITH pods AS (
     SELECT
         cluster,
@@ -13,6 +14,27 @@ WITH pods AS (
         AND last_seen > $since::TIMESTAMP - INTERVAL 10 MINUTE
         AND contains(annotations, '"fallow.dev/unreadable":')
         AND (annotations ->> '$."fallow.dev/unreadable"') IS NOT null
+),
+
+lists AS (
+    SELECT
+        cluster,
+        max(last_seen) + INTERVAL 10 MINUTE AS known_until
+    FROM pod
+    GROUP BY cluster
+    HAVING known_until < $until
+),
+
+ended_pods AS (
+    SELECT
+        p.cluster,
+        p.namespace,
+        p.pod,
+        any_value(l.known_until) AS known_until
+    FROM pod AS p
+    INNER JOIN lists AS l ON p.cluster = l.cluster
+    GROUP BY p.cluster, p.namespace, p.pod
+    HAVING bool_and(p.finished_at IS NOT null)
 )
 
 SELECT
@@ -23,3 +45,15 @@ FROM pods AS p
 INNER JOIN spans AS s ON p.cluster = s.cluster AND p.node = s.node
 WHERE p.from_at < $until AND p.to_at > $since
 GROUP BY s.device_id, p.from_at, p.to_at
+UNION
+SELECT
+    s.device_id,
+    r.bucket AS from_at,
+    r.bucket + INTERVAL 5 MINUTE AS to_at
+FROM rollup_5m AS r
+INNER JOIN ended_pods AS e
+    ON
+        r.cluster = e.cluster AND r.namespace = e.namespace AND r.pod = e.pod
+        AND r.bucket >= e.known_until
+INNER JOIN spans AS s ON r.cluster = s.cluster AND r.device = s.device
+WHERE r.bucket >= $since AND r.bucket < $until
