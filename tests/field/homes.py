@@ -34,8 +34,13 @@ max_resources: 100%
 @cache
 def load_situations() -> Mapping[str, Situation]:
     """Return the situations of all folders by name."""
-    names = sorted(path.parent.name for path in FOLDER.glob("*/inputs.py"))
-    return {name: importlib.import_module(f"tests.field.{name}.inputs").SITUATION for name in names}
+    situations = {}
+    for name in sorted(path.parent.name for path in FOLDER.glob("*/inputs.py")):
+        inputs = importlib.import_module(f"tests.field.{name}.inputs")
+        situations[name] = inputs.SITUATION
+        if hasattr(inputs, "TWIN"):
+            situations[f"{name}_twin"] = inputs.TWIN
+    return situations
 
 
 def list_parameters(choose: Callable[[Situation], bool]) -> list[Any]:
@@ -99,6 +104,7 @@ class Home:
         self._rows: dict[int, list[dict[str, Any]]] = {}
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self._plans: dict[str, Any] = {}
+        self._findings: dict[int, list[dict[str, Any]]] = {}
         self.imports: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
         for name in names:
             for command, refused in load_situations()[name].write(folder / name):
@@ -122,8 +128,7 @@ class Home:
     def sum_spend(self, cluster: str, window_hours: int, by: str, column: str) -> dict[str, float]:
         """Return one column of `fallow spend` of a cluster by dimensions, of all that is not 0."""
         if window_hours not in self._rows:
-            window = f"{write_time(ago(window_hours))}/{write_time(ago(0))}"
-            words = ("spend", "--by", ",".join(DIMENSIONS), "--window", window)
+            words = ("spend", "--by", ",".join(DIMENSIONS), "--window", _write_window(window_hours))
             self._rows[window_hours] = self._read(*words)["spend"]
         sums: dict[str, float] = defaultdict(float)
         for row in self._rows[window_hours]:
@@ -131,6 +136,20 @@ class Home:
                 key = ",".join(str(row[part]) for part in by.split(","))
                 sums[key] += float(row[column] or 0)
         return {key: value for key, value in sums.items() if value}
+
+    def list_findings(self, cluster: str, window_hours: int) -> dict[str, dict[str, Any]]:
+        """Return the idle findings of a cluster by namespace and workload."""
+        if window_hours not in self._findings:
+            words = ("analyze", "idle", "--window", _write_window(window_hours))
+            self._findings[window_hours] = [
+                {**row, **row["subject"], **row["details"]}
+                for row in self._read(*words)["findings"]
+            ]
+        return {
+            f"{row['namespace']}/{row['workload']}": row
+            for row in self._findings[window_hours]
+            if row["cluster"] == cluster
+        }
 
     def query(self, cluster: str, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a statement that are of a cluster."""
@@ -164,6 +183,10 @@ class Home:
         return json.loads(answer.out)
 
 
+def _write_window(hours: int) -> str:
+    return f"{write_time(ago(hours))}/{write_time(ago(0))}"
+
+
 def check_situation(homes: Homes, name: str) -> None:
     """Compare what a home answers for a situation's cluster with the answer by hand."""
     situation, home = load_situations()[name], homes.get(name)
@@ -178,6 +201,11 @@ def check_situation(homes: Homes, name: str) -> None:
     check_tables(home, name)
     if situation.stops:
         check_stops(home, name)
+    if situation.findings is not None:
+        rows = home.list_findings(name, situation.window_hours)
+        assert rows.keys() == situation.findings.keys(), rows
+        for key, wanted in situation.findings.items():
+            assert {column: rows[key][column] for column in wanted} == wanted, rows[key]
     if situation.doctor:
         report = home.run(name, "doctor", "-o", "json")
         for word in situation.doctor:

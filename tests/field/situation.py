@@ -34,7 +34,8 @@ class Situation:
 
     `hours` and `dollars`: by dimensions of `fallow spend`, `{"node,state": {"a,idle": 6.0}}`; a
     dimension that is named is compared whole. `nodes` and `pods`: columns by name. `answers`:
-    rows of a statement, in which `cluster` may be named. `words`: what the imports print.
+    rows of a statement, in which `cluster` may be named. `findings`: columns of the window's idle
+    findings by `namespace/workload`, all of them. `words`: what the imports print.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Situation:
     """By workload what a policy that stops idle ones says of it (`resting.build_situation`)."""
     lifted: tuple[str, str] = ("", "")
     """What such a policy lifts by name, and which workloads it stops then."""
+    findings: Mapping[str, Row] | None = None
     doctor: Sequence[str] = ()
     fails: str | None = None
     """Why Fallow does not yet answer so."""

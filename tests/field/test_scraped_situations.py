@@ -17,8 +17,11 @@ def scraped_homes(
     """Yield homes that have read each situation's series from one Prometheus."""
     fallow, folder = shared_fallow
     names = list_names(request)
+    # Pods of one job show one job: the same series once.
     text = "".join(
-        scrape.write(name) for name in names for scrape in load_situations()[name].scrapes
+        dict.fromkeys(
+            scrape.write(name) for name in names for scrape in load_situations()[name].scrapes
+        )
     )
     with serving(blocks(f"{text}# EOF\n", folder / "prometheus")) as url:
         yield Homes(fallow, folder, names, url)
