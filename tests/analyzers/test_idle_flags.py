@@ -34,7 +34,7 @@ STRETCH: dict[str, Any] = {
     "state": "idle", "estimated": False, "spread": False, "agreed": True, "against": False,
     "conflict": False, "stale": False, "steady": 1.0, "coverage": 1.0, "traffic": 0.0,
     "gap": None, "waiting_peer": False, "longest_rest_us": None, "low": False,
-    "no_power_sensor": False,
+    "no_power_sensor": False, "rested_us": END - START,
 }  # fmt: skip
 STRETCH_TYPES = {"longest_rest_us": pl.Int64, "gap": pl.String, "traffic": pl.Float64}
 PODS: dict[str, Any] = {
