@@ -13,8 +13,8 @@ GPU = {"gpu": "0", "UUID": "GPU-0", "modelName": "NVIDIA A30", "namespace": "ml"
 FIRST = [
     *scrape_node("a", 1, since=12, until=6),
     *scrape_node("b", 1, since=6, born=6, address="10.0.0.2"),
-    *scrape_pod("one-0", "a", owner=("Job", "one"), born=14, since=12, until=6),
-    *scrape_pod("two-0", "b", owner=("Job", "two"), born=6, since=6),
+    *scrape_pod("one-0", "a", owner=("PyTorchJob", "one"), born=14, since=12, until=6),
+    *scrape_pod("two-0", "b", owner=("PyTorchJob", "two"), born=6, since=6),
     *scrape_host("two-0", {"c": 0.01}, node="b", since=6),
     *scrape_gpu({**GPU, "Hostname": "a", "pod": "one-0"}, WORK, since=12, until=6),
 ]
@@ -28,6 +28,7 @@ SITUATION = Situation(
     hours={"workload,state": {"one,productive": 6.0, "two,idle": 5.75, "two,startup": 0.25}},
     tolerance_hours=0.3,
     findings={"ml/two": {"evidence": "confirmed", "actionable": True}},
+    fails="a device has one node: the one that it left has a GPU without telemetry too",
 )
 TWIN = replace(
     SITUATION,

@@ -16,7 +16,7 @@ NAMED = {**GPU, "pod": "train-0", "namespace": "ml", "container": "c"}
 def list_scrapes(values: dict[str, float]) -> list[Scrape]:
     return [
         *scrape_node("a", 1),
-        *scrape_pod("train-0", "a"),
+        *scrape_pod("train-0", "a", owner=("PyTorchJob", "train")),
         *scrape_host("train-0", {"c": 0.01}),
         *(
             one

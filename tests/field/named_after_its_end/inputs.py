@@ -14,8 +14,16 @@ SITUATION = Situation(
     kind="S",
     scrapes=[
         *scrape_node("a", 1),
-        *scrape_pod("train-0", "a", until=3),
-        *scrape_pod("train-0", "a", since=3, until=1, phase="Succeeded", completed=3),
+        *scrape_pod("train-0", "a", owner=("PyTorchJob", "train"), until=3),
+        *scrape_pod(
+            "train-0",
+            "a",
+            owner=("PyTorchJob", "train"),
+            since=3,
+            until=1,
+            phase="Succeeded",
+            completed=3,
+        ),
         *scrape_gpu(NAMED, WORK, until=3),
         *scrape_gpu(NAMED, REST, since=3, until=2.5),
         *scrape_gpu(GPU, REST, since=2.5),
@@ -28,7 +36,7 @@ TWIN = Situation(
     kind="S",
     scrapes=[
         *scrape_node("a", 1),
-        *scrape_pod("train-0", "a"),
+        *scrape_pod("train-0", "a", owner=("PyTorchJob", "train")),
         *scrape_host("train-0", {"c": 0.01}),
         *scrape_gpu(NAMED, WORK, until=3),
         *scrape_gpu(NAMED, REST, since=3),

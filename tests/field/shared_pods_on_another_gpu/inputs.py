@@ -31,7 +31,7 @@ SITUATION = Situation(
     kind="S",
     scrapes=[
         *scrape_node("a", 4, labels=SHARED),
-        *(one for k in range(4) for one in scrape_pod(f"p{k}", "a", owner=("Job", f"p{k}"))),
+        *(one for k in range(4) for one in scrape_pod(f"p{k}", "a", owner=("PyTorchJob", f"p{k}"))),
         *(one for k in range(4) for one in scrape_host(f"p{k}", {"c": 0.01})),
         *(
             one
@@ -45,7 +45,7 @@ TWIN = Situation(
     kind="S",
     scrapes=[
         *scrape_node("a", 2),
-        *(one for k in range(2) for one in scrape_pod(f"p{k}", "a", owner=("Job", f"p{k}"))),
+        *(one for k in range(2) for one in scrape_pod(f"p{k}", "a", owner=("PyTorchJob", f"p{k}"))),
         *(one for k in range(2) for one in scrape_host(f"p{k}", {"c": 0.01})),
         *(one for k in range(2) for one in scrape_gpu(name(f"p{k}", k), WORK if k < 1 else REST)),
     ],
