@@ -24,7 +24,6 @@ SPIN = {
 }  # fmt: skip
 RULES = {
     "since": T, "until": T + timedelta(hours=1), "threshold": 0.02, "exit_threshold": 0.1,
-    "least_work": 0.01,
     "exit_samples": 3, "spin_engine": 0.875, "spin_tensor": 0.0078125, "spin_dram": 0.0625,
     "spin_sm": 0.25, "spin_bps": 1e6, "spin_tdp": 0.3, "peak_tensor": 0.5, "peak_fp32": 0.8,
     "peak_dram": 0.9, "first_device": "", "last_device": "~",
@@ -323,5 +322,5 @@ def test_idle_power_is_learned_from_idle_devices_with_a_context(
     columns: dict[str, Any], of: dict[str, Any], expected: list[tuple[int, int]]
 ) -> None:
     made = fill({"rollup_1h": [hour(**columns)], "device": [device(**of)]})
-    rows = query(made, load_step("signals/idle_watts"), **RULES)
+    rows = query(made, load_step("signals/idle_watts"), least_work=0.01, **RULES)
     assert [(row["watts"], row["readings"]) for row in rows] == expected
