@@ -80,7 +80,7 @@ def add_flags(
     rest = ~pl.col("active")
     # What cannot be seen is unknown: a pod on the host's network has no series of its own.
     has_host = (pl.col("cpu_n") > 0) & (
-        pl.min_horizontal("pods_cpu", "pods_net").fill_null(0) >= pod_count
+        pl.min_horizontal(pl.col("pods_cpu", "pods_net").fill_null(0)) >= pod_count
     )
     # Hosts and owners of a job that computes are active, even if some of its ranks are idle.
     whole = pl.col("state") == "idle"

@@ -39,18 +39,26 @@ STRETCH: dict[str, Any] = {
 STRETCH_TYPES = {"longest_rest_us": pl.Int64, "gap": pl.String, "traffic": pl.Float64}
 PODS: dict[str, Any] = {
     "row": 0, "pod_count": 2, "started_us": START - 10 * HOUR, "pending": False,
-    "unresolved": False, "hard": False, "soft": False,
+    "unresolved": False, "hard": False, "soft": False, "holds": None,
 }  # fmt: skip
 HOST: dict[str, Any] = {
     "row": 0, "active": False, "cpu_n": 9.0, "served_n": 0.0, "requests_n": 0.0,
-    "served_us": None, "pods_cpu": 2, "pods_requests": 0,
+    "served_us": None, "pods_cpu": 2, "held_us": None, "pods_net": 2, "pods_requests": 0,
 }  # fmt: skip
 SERVERS: dict[str, Any] = {
     "row": 0, "servers_n": 9.0, "busy_n": 0.0, "kernel_n": 100.0, "busy_us": None,
     "last_kernel_us": None, "last_terminal_us": None, "ahead_us": 0, "pods": 2,
 }  # fmt: skip
 TIMES = dict.fromkeys(
-    ("started_us", "served_us", "busy_us", "last_kernel_us", "last_terminal_us", "ahead_us"),
+    (
+        "started_us",
+        "served_us",
+        "held_us",
+        "busy_us",
+        "last_kernel_us",
+        "last_terminal_us",
+        "ahead_us",
+    ),
     pl.Int64,
 )
 
@@ -161,6 +169,16 @@ def test_a_pod_has_the_veto_of_its_own_column(pods: dict[str, Any], veto: str) -
     assert raised(flags(pods=pods)) == {veto}
 
 
+@pytest.mark.parametrize(("ago", "vetoes"), [(HOUR - 1, {"requested"}), (HOUR, set())])
+def test_requests_hold_a_stretch_for_the_least_duration(ago: int, vetoes: set[str]) -> None:
+    assert raised(flags(host={"held_us": END - ago})) == vetoes
+
+
+def test_what_holds_a_workload_holds_all_of_it_only() -> None:
+    assert raised(flags(pods={"holds": "PDB lab/web"})) == {"on_hold"}
+    assert "on_hold" not in raised(flags({"state": "partly idle"}, pods={"holds": "PDB lab/web"}))
+
+
 def test_a_pod_is_starting_for_the_least_duration_and_the_grace() -> None:
     assert raised(flags(pods={"started_us": END - 75 * MINUTE})) == set()
     assert raised(flags(pods={"started_us": None})) == set()
@@ -203,10 +221,12 @@ def test_physics_is_against_idle_where_one_device_is(
         ({"cpu_n": 0.0}, None),
         ({"pods_cpu": 1}, None),  # of two pods
         ({"pods_cpu": 3}, True),
+        ({"pods_net": 1}, None),  # one is on the host's network
+        ({"pods_net": None}, None),
         (None, None),
     ],
 )
-def test_the_host_speaks_where_all_pods_report_their_cpu(
+def test_the_host_speaks_where_all_pods_report_their_cpu_and_network(
     host: dict[str, Any] | None, expected: bool | None
 ) -> None:
     assert flags(host=host)["host"] is expected
