@@ -40,5 +40,4 @@ SITUATION = Situation(
         Scrape("container_memory_working_set_bytes", CGROUP, 3.2e10, every_s=30, offset_s=5),
     ],
     answers={CORES: [{"cores": 8.0}]},
-    fails="series of a pod's own cgroup are not yet read where containers have none",
 )
