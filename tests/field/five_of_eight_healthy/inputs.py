@@ -25,5 +25,4 @@ SITUATION = Situation(
     ],
     hours={"node": {"a": 48.0}, "state": {"productive": 30.0, "unavailable": 18.0}},
     nodes={"a": {"gpu_count": 8, "gpu_allocatable": 5}},
-    fails="devices with telemetry stay free when allocatable falls",
 )
