@@ -81,6 +81,9 @@ _REPORTED = {
 }
 """Columns with the names and the errors of sources."""
 
+_OBSERVED = {"last_seen", "until"}
+"""Columns with the end of what a source has seen."""
+
 LATE = timedelta(days=1)
 """How much older than the time that was asked for a source's samples may be: an exporter may show
 its last values with their own time."""
@@ -227,12 +230,18 @@ def _find_limit(warehouse: "Warehouse") -> datetime:
 
 def _drop_future(batch: Batch, limit: datetime) -> Batch:
     column = get_storage(batch.table).time_column
-    if column is None or batch.times_checked:
+    if batch.times_checked:
         return batch
-    rows = batch.rows
-    ahead = pc.greater(rows.column(column), pa.scalar(limit, pa.timestamp("us")))
-    if pc.any(ahead).as_py():
-        rows = rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
+    rows, latest = batch.rows, pa.scalar(limit, pa.timestamp("us"))
+    for place, field in enumerate(rows.schema):
+        if field.name in _OBSERVED:  # nothing was observed in the future
+            rows = rows.set_column(
+                place, field, pc.min_element_wise(rows.column(place), latest, skip_nulls=False)
+            )
+    if column is not None:
+        ahead = pc.greater(rows.column(column), latest)
+        if pc.any(ahead).as_py():
+            rows = rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
     return msgspec.structs.replace(batch, rows=rows, times_checked=True)
 
 
