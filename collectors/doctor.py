@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from collectors.prometheus.client import SKEW, PrometheusClient
-from collectors.prometheus.clusters import find_mixture
+from collectors.prometheus.clusters import find_cluster, find_mixture
 from collectors.prometheus.decode import decode_vector
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.telemetry import list_metric_names
@@ -318,10 +318,15 @@ class _Doctor:
         if not jobs or "up" not in survey.names:
             return CheckRow("exporters up", "warn", "no `up` series for the exporters' jobs")
         matchers = ", ".join(p for p in (f'job=~"{"|".join(jobs)}"', self._matchers) if p)
-        down = [label_set for label_set, _ in self._query(f"up{{{matchers}}} == 0")]
+        targets = self._query(f"up{{{matchers}}}")
+        if not targets:
+            return CheckRow("exporters up", "warn", "no `up` series for the exporters' jobs")
+        down = [label_set for label_set, value in targets if not value]
         if not down:
             return CheckRow("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
-        names = sorted(find_node(label_set) or label_set.get("instance", "?") for label_set in down)
+        names = sorted(
+            _name_within(find_cluster(w), find_node(w) or w.get("instance", "?")) for w in down
+        )
         step = "check these exporters' pods and Prometheus' targets page"
         finding = f"{_count_phrase(len(names), 'exporter')} down: {format_few(names)}"
         return CheckRow("exporters up", "bad", finding, step)
@@ -332,9 +337,11 @@ class _Doctor:
         resource_matcher = 'resource=~"(nvidia|amd|huawei)_com_.*"'
         matchers = ", ".join(p for p in (resource_matcher, self._matchers) if p)
         capacities = self._query(f"kube_node_status_capacity{{{matchers}}} > 0")
-        nodes_with_series = {find_node(label_set) for label_set in survey.series}
-        with_gpus = {w.get("exported_node") or w.get("node", "") for w, _ in capacities}
-        silent = sorted(with_gpus - nodes_with_series)
+        nodes_with_series = {(find_cluster(w), find_node(w)) for w in survey.series}
+        with_gpus = {
+            (find_cluster(w), w.get("exported_node") or w.get("node", "")) for w, _ in capacities
+        }
+        silent = [_name_within(*node) for node in sorted(with_gpus - nodes_with_series)]
         if not silent:
             finding = f"all {len(with_gpus)} nodes with GPUs have telemetry"
             return CheckRow("silent nodes", "ok", finding)
@@ -377,8 +384,12 @@ class _Doctor:
         matchers = ", ".join(p for p in ('container!=""', self._matchers) if p)
         named = self._query(f"count({build_selector([name], matchers)})")
         if not named or not named[0][1]:
+            matchers = ", ".join(p for p in ('pod!=""', self._matchers) if p)
+            if self._query(f"count({build_selector([name], matchers)})"):
+                finding = "cAdvisor's series name pods alone: a second signal, without sidecars"
+                return CheckRow("host", "ok", finding)
             step = "a runtime behind cri-dockerd hides them from cAdvisor: use containerd or CRI-O"
-            finding = "cAdvisor's series name no container: idleness has no signal from the host"
+            finding = "cAdvisor's series name no pod: idleness has no signal from the host"
             return CheckRow("host", "warn", finding, step)
         finding = "cAdvisor's CPU, memory and network are there: a second signal"
         return CheckRow("host", "ok", finding)
@@ -395,6 +406,10 @@ class _Doctor:
             return CheckRow("history", "warn", finding, "longer history: a later scan sees more")
         days = f"{reached.days} day" + ("s" if reached.days > 1 else "")
         return CheckRow("history", "ok", f"GPU series reach back {days} or more")
+
+
+def _name_within(cluster: str, name: str) -> str:
+    return f"{name} of {cluster}" if cluster else name
 
 
 def check_signal(

@@ -14,6 +14,12 @@ def list_cluster_labels() -> tuple[str, ...]:
     return tuple(row["label"] for row in tables.load_table("cluster_labels"))
 
 
+def find_cluster(series_labels: Mapping[str, str]) -> str:
+    """Return the cluster that a series names; empty = none."""
+    names = (series_labels.get(label) for label in list_cluster_labels())
+    return next(filter(None, names), "")
+
+
 def find_mixture(series: Iterable[Mapping[str, str]]) -> UsageError | None:
     """Return the error of series of several clusters, with the selector to set; None = of one."""
     names = Counter(
