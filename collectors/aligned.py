@@ -28,7 +28,7 @@ from collectors.frame import (
     build_batch,
     build_numbers,
     build_words,
-    clip_ratios,
+    bound_values,
 )
 from fallow.tables import Batch
 
@@ -87,6 +87,7 @@ class AlignedRows(msgspec.Struct, frozen=True):
     interval_s: Floats
     columns: dict[str, Floats]
     rejected: int
+    clipped: int
 
     def build_batch(
         self, first: np.datetime64, end: np.datetime64, *, cluster: str, source: str
@@ -141,7 +142,7 @@ def align(
     # The place of a series' first row, by its number in the grid.
     first_rows = np.cumsum(np.where(of_grid, grid.lengths, 0)) - np.where(of_grid, grid.lengths, 0)
     columns: dict[str, Floats] = {}
-    rejected = 0
+    rejected = clipped = 0
     others = []
     for samples, numbers in zip(metric_samples, matches, strict=True):
         of_rows = simple[device_of[samples.places]]
@@ -149,8 +150,9 @@ def align(
             others.append(samples.take(~of_rows))
         for again in _list_layers(numbers, of_rows):
             part = samples.take(again)
-            values, refused = _scale(catalog, coded, part)
+            values, refused, over = _scale(catalog, coded, part)
             rejected += refused
+            clipped += over
             column = _place_values(values, part.lengths, first_rows[numbers[again]], len(rows))
             measure = catalog.measures[coded.measure[part.places[0]]]
             name = measure.column
@@ -166,6 +168,7 @@ def align(
             np.repeat(interval_s[rows.places], rows.lengths),
             columns,
             rejected,
+            clipped,
         ),
         others,
     )
@@ -289,8 +292,8 @@ def _match(grid: MetricSamples, samples: MetricSamples, device_of: Ints, owner_o
 
 def _scale(
     catalog: SeriesCatalog, coded: CodedSeries, samples: MetricSamples
-) -> tuple[Floats, int]:
-    """Return values in the column's unit, NaN where they are refused, and how many are."""
+) -> tuple[Floats, int, int]:
+    """Return values in the column's unit, NaN where refused; how many are refused and clipped."""
     measures = catalog.measures
     codes = coded.measure[samples.places]
     scale, low, high = (
@@ -298,8 +301,7 @@ def _scale(
         for name in ("scale", "low", "high")
     )
     with np.errstate(over="ignore", invalid="ignore"):
-        values = clip_ratios(samples.values * scale, high)
-        refused = ~((values >= low) & (values <= high))
+        values, refused, clipped = bound_values(samples.values * scale, low, high)
     ored = np.array([m.combine == "or" for m in measures])[codes]
     if ored.any():
         bits = np.repeat(coded.bits[samples.places], samples.lengths)
@@ -310,7 +312,7 @@ def _scale(
     count = int(np.count_nonzero(refused))
     if count:
         values[refused] = np.nan
-    return values, count
+    return values, count, int(np.count_nonzero(clipped))
 
 
 def _repeat(of_series: A, lengths: Ints) -> A | Any:

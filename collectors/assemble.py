@@ -19,12 +19,13 @@ from fallow.tables import Batch
 class Assembled(msgspec.Struct, frozen=True):
     """Batches (`sample`, then `holding` where devices are shared), and which values were rejected.
 
-    `refused` has a flag per value, in the order of the values.
+    `refused` and `clipped` have a flag per value, in the order of the values.
     """
 
     batches: list[Batch]
     rejected: int
     refused: Bools
+    clipped: Bools
 
 
 def assemble(
@@ -166,12 +167,12 @@ class SeriesCatalog:
     ) -> Assembled:
         """Assemble wide rows from values of coded series (see the function `assemble`)."""
         if not len(values):
-            return Assembled([], 0, np.zeros(0, np.bool_))
+            return Assembled([], 0, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
         self.build_table()
         frame = Frame(self, coded, ts, values)
         constants = {"cluster": cluster, "source": source, "interval_s": interval_s}
         batches = [b for b in (frame.samples(constants), frame.holdings(constants)) if b]
-        return Assembled(batches, int(frame.refused.sum()), frame.refused)
+        return Assembled(batches, int(frame.refused.sum()), frame.refused, frame.clipped)
 
     def build_table(self) -> Ints:
         """Return the table of identities, with the newest ones."""

@@ -215,6 +215,7 @@ def _build_scrapes(
             "seconds": [outcome.seconds for outcome in rows],
             "samples": [scrape.values - scrape.refused for scrape in scrapes],
             "rejected": [scrape.rejected for scrape in scrapes],
+            "clipped": [scrape.clipped for scrape in scrapes],
             "error": errors,
         },
     )

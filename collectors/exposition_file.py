@@ -140,7 +140,7 @@ def _read_blocks(path: Path) -> Iterator[bytes]:
 def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
     order = np.argsort(values.stamps, kind="stable")
     stamps = values.stamps[order]
-    refused = start = 0
+    refused = clipped = start = 0
     while start < len(order):
         last = stamps[min(start + SLICE, len(order)) - 1]
         end = int(np.searchsorted(stamps, last, side="right"))
@@ -154,6 +154,7 @@ def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float)
             source=SOURCE,
         )
         refused += assembled.rejected
+        clipped += int(assembled.clipped.sum())
         yield from assembled.batches
         for batch in assembled.batches:
             yield from _list_pods(batch, cluster, interval_s)
@@ -170,6 +171,7 @@ def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float)
             "up": [True],
             "samples": [len(values.values) - refused],
             "rejected": [values.rejected + refused],
+            "clipped": [clipped],
         },
     )
 

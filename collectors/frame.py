@@ -1,7 +1,7 @@
 """Compute the arrays of `collectors.assemble`: scatter values into columns, rows and owners."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,13 +50,23 @@ MARGIN = 1.1
 _DENSE = 8  # cells of the (timestamp, device) grid per value, up to which the grid is used
 
 
-def clip_ratios(values: Floats, high: Floats | float) -> Floats:
-    """Return values with ratios just above the whole as the whole.
+class BoundedValues(NamedTuple):
+    """Values within their columns' bounds, and which of them were refused or clipped."""
+
+    values: Floats
+    refused: Bools
+    clipped: Bools
+
+
+def bound_values(values: Floats, low: Floats | float, high: Floats | float) -> BoundedValues:
+    """Return values with ratios just above the whole as the whole; others out of bounds refused.
 
     DCGM multiplexes its counters, and under MIG it divides by an instance: 1.02 is a full second.
-    What is farther above is no reading, and is refused with the rest.
+    What is farther above is no reading.
     """
-    return np.where((high == 1) & (values > 1) & (values <= MARGIN), 1.0, values)
+    clipped = (high == 1) & (values > 1) & (values <= MARGIN)
+    values = np.where(clipped, 1.0, values)
+    return BoundedValues(values, ~((values >= low) & (values <= high)), clipped)
 
 
 class RowGrid:
@@ -135,8 +145,7 @@ class Frame:
         high = np.array([m.high for m in measures])[coded.measure]
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.array([m.scale for m in measures])[coded.measure]
-            self._value = clip_ratios(values * scale, high)
-            self.refused: Bools = ~((self._value >= low) & (self._value <= high))
+            self._value, self.refused, self.clipped = bound_values(values * scale, low, high)
         self._doubted = self._find_doubted(high)
         self._good = ~self.refused
         self._contested: Bools = np.zeros(len(values), np.bool_)

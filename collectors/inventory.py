@@ -14,7 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.kube.gpu_resources import is_unknown_accelerator
+from fallow.kube.gpu_resources import MOST_DEVICES, is_unknown_accelerator
+from fallow.kube.pod_requests import Amounts
 from fallow.protections import UNREADABLE
 from fallow.rejections import Rejection
 from fallow.tables import Batch, get_schema, list_columns
@@ -26,7 +27,7 @@ BATCH_ROWS = 5000
 FAULTS = "faults"
 """In a row, beside its columns: what could not be read of its object."""
 DOUBTS = "doubts"
-"""In a row, beside its columns: (kind, field, reason) of what is odd or unknown of its object."""
+"""In a row, beside its columns: (kind, field, reason, devices) of what is odd of its object."""
 UNKNOWN_RESOURCE = "resource"
 """Kind of a rejection: an object with a resource that may be an accelerator of no known kind."""
 _MARKED = {"pod": "annotations", "node": "labels"}
@@ -71,9 +72,9 @@ def _build_batch(
     batch = Batch(table, _drop_unset_times(batch.rows))
     rejections += [describe_rejection(table, row, row[FAULTS]) for row in rows if row.get(FAULTS)]
     rejections += [
-        describe_rejection(kind, row, reason, field)
+        describe_rejection(kind, row, reason, field, devices)
         for row in rows
-        for kind, field, reason in row.get(DOUBTS, ())
+        for kind, field, reason, devices in row.get(DOUBTS, ())
     ]
     return batch
 
@@ -126,11 +127,14 @@ def mark_unreadable(table: str, row: Row, faults: list[str]) -> Row:
     return marked
 
 
-def list_unknown_resources(amounts: Iterable[str]) -> list[tuple[str, str, str]]:
+def list_unknown_resources(amounts: Amounts) -> list[tuple[str, str, str, float]]:
     """Return the doubts of an object's resources that look like accelerators of no known kind."""
     reason = "it looks like an accelerator that Fallow does not know: its devices are not counted"
-    unknown = (name for name in amounts if is_unknown_accelerator(name))
-    return [(UNKNOWN_RESOURCE, name, reason) for name in unknown]
+    return [
+        (UNKNOWN_RESOURCE, name, reason, min(float(count), MOST_DEVICES))
+        for name, count in amounts.items()
+        if count > 0 and is_unknown_accelerator(name)
+    ]
 
 
 def build_each(
@@ -155,7 +159,7 @@ def build_each(
 
 
 def describe_rejection(
-    table: str, row: Mapping[str, Any], reason: str, field: str = ""
+    table: str, row: Mapping[str, Any], reason: str, field: str = "", devices: float = 0
 ) -> Rejection:
     """Return what is known of an object from its row; without a field it is unreadable."""
     name = row.get("pod") or row.get("name") or row.get("node") or ""
@@ -163,7 +167,7 @@ def describe_rejection(
     uid, node, kind, workload = (str(row.get(place) or "") for place in places)
     namespace = str(row.get("namespace") or "")
     return Rejection(
-        table, namespace, str(name), field, reason, uid, node, workload_kind=kind, workload=workload
+        table, namespace, str(name), field, reason, uid, node, kind, workload, devices=devices
     )
 
 
@@ -186,6 +190,7 @@ def build_scrape_row(
     end: datetime,
     samples: int | None = None,
     rejected: int = 0,
+    clipped: int = 0,
     error: str | None = None,
 ) -> dict[str, Any]:
     """Return one row of the `scrape` table; an error means that the poll or scrape failed."""
@@ -199,6 +204,7 @@ def build_scrape_row(
         "seconds": (end - start).total_seconds(),
         "samples": samples,
         "rejected": rejected,
+        "clipped": clipped,
         "error": error,
     }
 

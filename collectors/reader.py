@@ -47,6 +47,8 @@ class TargetScrape(msgspec.Struct):
     """Of these: blank, not finite, or outside their range."""
     rejected: int = 0
     """Rejected values, and lines that are not Prometheus text."""
+    clipped: int = 0
+    """Ratios just above the whole, which count as the whole."""
     unknown: int = 0
     cut: bool = False
     excess: str = ""
@@ -128,9 +130,12 @@ class Reader:
         )
         sizes = np.array([len(c.coded) for c in chunks], np.int64)
         owner = np.repeat(np.arange(len(chunks)), sizes)
-        refused = np.bincount(owner[assembled.refused], minlength=len(chunks))
-        for scrape, chunk, bad in zip(scrapes, chunks, refused.tolist(), strict=True):
-            scrape.values = len(chunk.coded)
+        refused, clipped = (
+            np.bincount(owner[flags], minlength=len(chunks)).tolist()
+            for flags in (assembled.refused, assembled.clipped)
+        )
+        for scrape, chunk, bad, over in zip(scrapes, chunks, refused, clipped, strict=True):
+            scrape.values, scrape.clipped = len(chunk.coded), over
             scrape.refused = bad
             scrape.rejected += bad + chunk.rejected
             scrape.unknown -= chunk.strange

@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 from polars.exceptions import PolarsError
 
-from collectors.frame import SAMPLE, TOTAL
+from collectors.frame import MARGIN, SAMPLE, TOTAL
 from collectors.inventory import derive_pod_uid
 from collectors.odd_times import DAY_US, find_first_day, may_be_odd, reject
 from collectors.series import get_legal_range
@@ -82,7 +82,7 @@ def import_samples(
     )
     plan = _Plan(path, columns, interval_s, cluster, frame)
     try:
-        rejected, first_day, last_day = _inspect(plan)
+        rejected, clipped, first_day, last_day = _inspect(plan)
         odd: list[Rejection] = []
         if may_be_odd(first_day, last_day):
             plan, odd = _leave_odd_times(plan)
@@ -91,7 +91,7 @@ def import_samples(
         raise explain_unreadable(path, error) from error
     if refused is not None:
         refused += odd
-    return _build_batches(plan, pods, rejected + sum(row.count for row in odd))
+    return _build_batches(plan, pods, rejected + sum(row.count for row in odd), clipped)
 
 
 def _leave_odd_times(plan: _Plan) -> tuple[_Plan, list[Rejection]]:
@@ -133,8 +133,8 @@ def _check(mapping: Mapping[str, str], interval_s: float) -> None:
         raise UsageError(f"--interval is {interval_s:g} s", hint="the scrape interval, such as 57s")
 
 
-def _inspect(plan: _Plan) -> tuple[int, int, int]:
-    """Check every row once; return how many are rejected, values or rows, and their days' bounds.
+def _inspect(plan: _Plan) -> tuple[int, int, int, int]:
+    """Check every row once; return how many are rejected and clipped, and their days' bounds.
 
     Raises:
         UsageError: a value does not fit its column, or no row is usable.
@@ -149,6 +149,7 @@ def _inspect(plan: _Plan) -> tuple[int, int, int]:
             pl.col("ts").max().dt.epoch("d").cast(pl.Int64).alias("last"),
             *(_find_strange(name).alias(name) for name in ("ts", *numbers)),
             *(_select_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
+            *((_select_usable(plan) & _is_over(n)).sum().alias(f"{n}+") for n in numbers),
         )
         .collect(engine="streaming")
         .row(0, named=True)
@@ -172,7 +173,9 @@ def _inspect(plan: _Plan) -> tuple[int, int, int]:
         named = " or a device" if "device" in plan.mapping else ""
         raise UsageError(f"{plan.path}: no row has both a ts and a workload{named}")
     refused = sum(facts[f"{name}-"] for name in numbers)
-    return int(facts["rows"] - facts["usable"] + refused), facts["first"], facts["last"]
+    clipped = sum(facts[f"{name}+"] for name in numbers)
+    rejected = int(facts["rows"] - facts["usable"] + refused)
+    return rejected, clipped, facts["first"], facts["last"]
 
 
 def _select_usable(plan: _Plan) -> pl.Expr:
@@ -191,7 +194,14 @@ def _select_impossible(plan: _Plan, name: str) -> pl.Expr:
     low, high = get_legal_range(name)
     value = pl.col(name)
     # NaN is how data frames write a missing value; it is null, not a refusal.
-    return value.is_not_nan() & ~value.is_between(low, high) & _select_usable(plan)
+    is_out = value.is_not_nan() & ~value.is_between(low, high) & ~_is_over(name)
+    return is_out & _select_usable(plan)
+
+
+def _is_over(name: str) -> pl.Expr:
+    """Return whether a value is a ratio just above the whole (`collectors.frame.bound_values`)."""
+    high = get_legal_range(name)[1]
+    return pl.col(name).is_between(1, MARGIN, closed="right") & pl.lit(high == 1)
 
 
 def _fill_owners(plan: _Plan) -> pl.LazyFrame:
@@ -238,7 +248,7 @@ def _list_pods(plan: _Plan) -> pl.DataFrame:
     )
 
 
-def _build_batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
+def _build_batches(plan: _Plan, pods: pl.DataFrame, rejected: int, clipped: int) -> Iterator[Batch]:
     end = timedelta(seconds=plan.interval_s)
     rows = pods.filter(pl.col("pod").is_not_null()).select(
         pl.lit(plan.cluster).alias("cluster"),
@@ -284,6 +294,7 @@ def _build_batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[B
             "up": [True],
             "samples": [read],
             "rejected": [rejected],
+            "clipped": [clipped],
         },
     )
 
@@ -294,7 +305,8 @@ def _list_present(plan: _Plan) -> set[str]:
 
 def _clean_number(name: str) -> pl.Expr:
     low, high = get_legal_range(name)
-    value = pl.when(pl.col(name).is_between(low, high)).then(pl.col(name))
+    bounded = pl.when(_is_over(name)).then(1.0).otherwise(pl.col(name))
+    value = pl.when(bounded.is_between(low, high)).then(bounded)
     whole = get_schema("sample").field(name).type
     return (value.round() if str(whole).startswith("int") else value).alias(name)
 

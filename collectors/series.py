@@ -296,17 +296,16 @@ def find_node(labels: Mapping[str, str]) -> str | None:
     """Return the node: a relabelled name, the exporter's host name, else the target's host.
 
     dcgm-exporter uses its own pod's name as host name unless it gets the node's, and `localhost`
-    where it asks an engine there: those are no nodes.
+    where it asks an engine there: those are no nodes. The inventory knows the node of such a pod.
     """
-    for label in list_labels_of("node"):
-        value = labels.get(label)
-        if value and value not in LOOPBACK_HOSTS and not _EXPORTER_POD.search(value):
-            return value
-    return parse_host(labels.get("instance") or "")
+    values = (labels.get(label) for label in list_labels_of("node"))
+    names = [value for value in values if value and value not in LOOPBACK_HOSTS]
+    nodes = (name for name in names if name != labels.get("pod") and not is_exporter(name))
+    return next(nodes, None) or parse_host(labels.get("instance") or "") or next(iter(names), None)
 
 
 def is_exporter(pod: str) -> bool:
-    """Return whether a pod's name is that of a device exporter."""
+    """Return whether a pod's name is that of a device exporter: a hint where no owner is known."""
     return _EXPORTER_POD.search(pod) is not None
 
 
@@ -326,19 +325,22 @@ def find_owner(labels: Mapping[str, str]) -> tuple[str | None, str | None, str |
     """Return namespace, pod and container of the workload; three None = unattributed.
 
     With `honorLabels: false` the scraper's own labels win and the exporter's are renamed
-    `exported_*`; then `pod` is the exporter's. Empty strings mean unattributed. Where no pod is
-    named, the job of a batch scheduler is the workload.
+    `exported_*`; then `pod` is the exporter's, as it is where it is the exporter's host name. Empty
+    strings mean unattributed. Where no pod is named, the job of a batch scheduler is the workload.
     """
     renamed = any(name in labels for name in ("exported_pod", "exported_namespace"))
     renamed = renamed or "exported_container" in labels
-    pod = _find_first(labels, "pod") or (None if renamed else labels.get("pod") or None)
+    own = labels.get("pod")
+    if own and (is_exporter(own) or own in {labels.get("Hostname"), labels.get("hostname")}):
+        own = None
+    pod = _find_first(labels, "pod") or (None if renamed else own or None)
     container = _find_first(labels, "container") or (
         None if renamed else labels.get("container") or None
     )
     namespace = _find_first(labels, "namespace") or (
         None if renamed else labels.get("namespace") or None
     )
-    if pod is None or container in EXPORTER_CONTAINERS or _EXPORTER_POD.search(pod):
+    if pod is None or container in EXPORTER_CONTAINERS:
         job = _find_first(labels, "job")
         return (BATCH_JOBS, job, None) if job else (None, None, None)
     return namespace, pod, container

@@ -235,7 +235,7 @@ def _describe(
     for row in groups.to_pylist():
         object_count = row.pop("count_all")
         count -= object_count
-        values = {key: row.get(key) or "" for key in _ALSO}
+        values: dict[str, Any] = {key: row.get(key) or "" for key in _ALSO}
         name = next((row[key] for key in _NAMES if row.get(key)), "")
         yield Rejection(
             table, name=name, field=column.name, reason=reason, count=object_count, **values

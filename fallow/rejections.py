@@ -36,6 +36,8 @@ class Rejection(msgspec.Struct, frozen=True, order=True):
     workload_kind: str = ""
     workload: str = ""
     count: int = 1
+    devices: float = 0
+    """Of a resource of no known kind: how many the object offers or requests."""
 
 
 def build_batch(
@@ -49,7 +51,7 @@ def build_batch(
     texts = {
         name: [escape_text(getattr(row, name)) for row in rows]
         for name in Rejection.__struct_fields__
-        if name != "count"
+        if name not in {"count", "devices"}
     }
     return Batch.of(
         "rejection",
@@ -60,6 +62,7 @@ def build_batch(
             "first_seen": [timestamp] * len(rows),
             "last_seen": [timestamp] * len(rows),
             "count": [*counts.values()],
+            "devices": [row.devices for row in rows],
         },
     )
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from collectors.kube.owners import find_controller
 from collectors.kube.shapes import Node, Pod
 from collectors.series import is_exporter
 from fallow.addresses import LOOPBACK_HOSTS, fold_host, is_ip
+from fallow.kube.gpu_resources import find_gpu_resource
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -25,9 +27,26 @@ def list_node_addresses(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Yield the address of an exporter's pod with its node; other pods yield nothing."""
-    if is_exporter(pod.metadata.name) and pod.status.pod_ip and pod.spec.node_name:
-        yield pod.status.pod_ip, pod.spec.node_name
+    """Yield the address and name of a pod that may be an exporter, with its node.
+
+    Exporters are pods of a DaemonSet with a port, and request no GPU; others are known by name.
+    """
+    name, spec = pod.metadata.name, pod.spec
+    if not spec.node_name or not (_serves_every_node(pod) or is_exporter(name)):
+        return
+    yield from ((address, spec.node_name) for address in (name, pod.status.pod_ip) if address)
+
+
+def _serves_every_node(pod: Pod) -> bool:
+    owner, containers = find_controller(pod.metadata), pod.spec.containers or ()
+    sides = [side for c in containers if c.resources for side in (c.resources.limits,) if side]
+    return (
+        owner is not None
+        and owner.kind == "DaemonSet"
+        and any(container.ports for container in containers)
+        and not pod.spec.resource_claims
+        and not any(find_gpu_resource(name) for side in sides for name in side)
+    )
 
 
 def address_rows(

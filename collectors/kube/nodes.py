@@ -83,8 +83,8 @@ def _build_columns(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict
         "labels": document(meta.labels),
         "taints": document(node.spec.taints),
         DOUBTS: [
-            *(("node", "gpu_count", doubt) for doubt in gpus_of_node.doubts),
-            *list_unknown_resources(node.status.capacity or ()),
+            *(("node", "gpu_count", doubt, 0.0) for doubt in gpus_of_node.doubts),
+            *list_unknown_resources(read_amounts(node.status.capacity)),
         ],
     }
 

@@ -321,6 +321,7 @@ class PrometheusCollector:
             end=_drop_zone(window.end),
             samples=chunk.samples,
             rejected=chunk.rejected,
+            clipped=chunk.clipped,
         )
         seen["seconds"] = seconds
         rows = [seen, *silences.rows(chunk)]

@@ -150,13 +150,26 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
 
 
 def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
-    """Yield addresses and host names of nodes, and addresses of exporters' pods, with the node."""
+    """Yield addresses and names of nodes, and of pods that may be exporters, with the node.
+
+    Exporters are pods of a DaemonSet that request no GPU; others are known by name.
+    """
     for label_set, _ in state.series.get("kube_node_info", ()):
         node = find_own_label(label_set, "node")
         yield from ((node, node), (label_set.get("internal_ip", ""), node))
+    names = ("namespace", "pod")
+    working = {
+        build_key(label_set, names)
+        for label_set, _ in state.series.get("kube_pod_container_resource_limits", ())
+        if find_gpu_resource(format_resource(label_set.get("resource", ""))) is not None
+    }
+    owners = {build_key(w, names): w for w, _ in state.series.get("kube_pod_owner", ())}
     for label_set, _ in state.series.get("kube_pod_info", ()):
-        if is_exporter(find_own_label(label_set, "pod")):
-            yield label_set.get("pod_ip", ""), find_own_label(label_set, "node")
+        key, node = build_key(label_set, names), find_own_label(label_set, "node")
+        owner = _find_owner(owners.get(key), "owner") or _find_owner(label_set, "created_by")
+        of_node = owner is not None and owner.kind == "DaemonSet" and key not in working
+        if node and (of_node or is_exporter(key[1])):
+            yield from ((key[1], node), (label_set.get("pod_ip", ""), node))
 
 
 def build_pod_rows(

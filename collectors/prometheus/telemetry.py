@@ -63,10 +63,11 @@ class TelemetryChunk(msgspec.Struct):
     scrape_times: ScrapeTimes
     metric_samples: list[MetricSamples]
     rejected: int = 0
+    clipped: int = 0
 
     def describe(self) -> "TelemetryChunk":
         """Return the chunk without its samples: when each node was scraped, and the counts."""
-        return TelemetryChunk(self.window, self.samples, self.scrape_times, [], self.rejected)
+        return msgspec.structs.replace(self, metric_samples=[])
 
 
 class Telemetry:
@@ -207,7 +208,7 @@ class Telemetry:
         return TelemetryChunk(window, count, self._scrape_times(samples_held), samples_held)
 
     def batches(self, chunk: TelemetryChunk) -> Iterator[Batch]:
-        """Yield the chunk's rows in time order; count rejected values in the chunk."""
+        """Yield the chunk's rows in time order; count rejected and clipped values in the chunk."""
         if not chunk.metric_samples:
             return
         self._parts = [CodedSeries.joined(self._parts)]
@@ -216,6 +217,7 @@ class Telemetry:
             self._catalog, self._parts[0], chunk.metric_samples, interval[self._device_of]
         )
         chunk.rejected += aligned.rejected
+        chunk.clipped += aligned.clipped
         cuts = _cut_time(chunk)
         for first, end in itertools.pairwise(cuts):
             batch = aligned.build_batch(first, end, cluster=self._cluster, source=SOURCE)
@@ -246,6 +248,7 @@ class Telemetry:
                 source=SOURCE,
             )
             chunk.rejected += assembled.rejected
+            chunk.clipped += int(assembled.clipped.sum())
             yield from assembled.batches
 
     def _take(self, matrix: Matrix) -> MetricSamples:

@@ -7,6 +7,7 @@ from dashboards.figures import data_health, quality
 from dashboards.page import PageRequest, format_hours, format_share
 from fallow.window import format_duration
 from warehouse import coverage
+from warehouse.unknown_names import read_unknown_names
 
 TITLE, ICON = "Data", ":material/fact_check:"
 
@@ -22,6 +23,7 @@ COLLECTORS = {
     "error": page.name("last error", "large"),
     "samples": page.configure_number("values read"),
     "rejected": page.configure_number("values refused"),
+    "clipped": page.configure_number("values clipped", "ratios up to 1.1 that count as 1"),
     "seconds": page.configure_number("seconds a scrape"),
 }
 LIMITS = {
@@ -42,6 +44,15 @@ SHARDS = {
     "last_seen": page.configure_time("last seen"),
     "collector_process": page.name("collector's process", "large"),
 }
+UNKNOWN_NAMES = {
+    "kind": page.name("kind", "small"),
+    "name": page.name("name"),
+    "cluster": page.name("cluster", "small"),
+    "pods": page.configure_number("pods"),
+    "nodes": page.configure_number("nodes"),
+    "gpus": page.configure_number("GPUs"),
+    "reason": page.name("reason", "large"),
+}
 GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 
@@ -51,6 +62,7 @@ def show(request: PageRequest) -> None:
     page.show_card(show_data_health_figures, request)
     page.show_card(show_coverage, request)
     page.show_card(show_collectors, request)
+    page.show_card(show_unknown_names, request)
     page.show_card(show_shards, request)
     page.show_card(show_limits, request)
 
@@ -147,6 +159,20 @@ def show_collectors(request: PageRequest) -> None:
 def _format_age(minutes: float | None) -> str:
     """Return how long ago a collector's last success was, in its two largest units."""
     return "never" if minutes is None else format_duration(round(minutes) * 60)
+
+
+def show_unknown_names(request: PageRequest) -> None:
+    """List names that nothing explains, and nodes whose GPUs are counted differently."""
+    minute = active_settings.get_now().replace(second=0, microsecond=0)
+    rows = data.query(read_unknown_names, minute, request.filters.cluster)
+    if not rows.num_rows:
+        return
+    page.show_heading("Names that nothing explains")
+    page.show_table(rows, UNKNOWN_NAMES, table_name="Names, those of the most GPUs first")
+    page.note(
+        "What such a name stands for is not counted, or unknown. A node of the kind `count` has "
+        "independent counts that differ: the number of its GPUs here is paid."
+    )
 
 
 def show_shards(request: PageRequest) -> None:

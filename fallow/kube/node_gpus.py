@@ -52,14 +52,15 @@ def count_gpus(
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
     main = max(device_counts, key=lambda r: (r.share, device_counts[r]))
     counts, form = _list_counts(labels), _find_form(device_counts)
+    offered = count
     usable = None
     if profile is None:
         # A GPU that fell off the bus keeps its label until discovery runs again, and it is paid.
         count = max([count, *(c.count for c in counts if c.rules[form] == "more")])
         if form != "instances" and allocatable:
             usable = min(count, _count_whole(select_gpus(allocatable), replicas or 1))
-    differing = [c for c in counts if c.count != count]
-    doubts = [f"{c.source} says {c.count}, {count} are paid" for c in differing]
+    sources = [("the kubelet", offered), *((c.source, c.count) for c in counts)]
+    doubts = [f"{name} says {n}, {count} are paid" for name, n in sources if n != count]
     return Gpus(main.name, count, product, replicas_sharing, sharing, usable, tuple(doubts))
 
 

@@ -34,6 +34,7 @@ from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
 from warehouse.orphans import count_orphans
 from warehouse.queue.records import WayKind
+from warehouse.unknown_names import read_unknown_names
 
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
@@ -226,14 +227,24 @@ class SelfMetrics:
         }
         self._of("targets").clear()
         self._of("targets_over_limit").clear()
+        self._of("doubtful_values").clear()
         for row in warehouse.query(load_sql("targets"), parameters).to_pylist():
             for state in STATES:
                 self._of("targets").labels(row["collector"], state).set(row[state])
             self._of("targets_over_limit").labels(row["collector"]).set(row["over_limit"])
+            for state in ("refused", "clipped"):
+                self._of("doubtful_values").labels(row["collector"], state).set(row[state])
         self._of("rejected_objects").clear()
         since = {"since": parameters["since"], "cluster": cluster}
         for row in warehouse.query(load_sql("rejected"), since).to_pylist():
             self._of("rejected_objects").labels(row["kind"]).set(row["objects"])
+
+        names = read_unknown_names(warehouse, now, cluster)
+        kinds = names.group_by("kind").aggregate([("gpus", "count"), ("gpus", "sum")]).to_pylist()
+        for name, column in (("unknown_names", "gpus_count"), ("unknown_gpus", "gpus_sum")):
+            self._of(name).clear()
+            for row in kinds:
+                self._of(name).labels(row["kind"]).set(row[column])
 
     def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
         """Record the last analysis."""

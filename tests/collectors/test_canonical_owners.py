@@ -77,7 +77,7 @@ def test_the_workload_is_told_from_the_exporter(
         ({"node": "b", "Hostname": "a"}, "b"),
         ({"kubernetes_node": "b", "hostname": "a"}, "b"),
         ({"Hostname": "dcgm-exporter-cmhft", "instance": "10.0.0.7:9400"}, "10.0.0.7"),
-        ({"Hostname": "dcgm-exporter-cmhft"}, None),
+        ({"Hostname": "dcgm-exporter-cmhft"}, "dcgm-exporter-cmhft"),
         ({"hostname": "hami-workshop"}, "hami-workshop"),
         ({"instance": "[fd00::1]:9400"}, "fd00::1"),
     ],

@@ -228,12 +228,17 @@ def scrape_pod(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     uid: str = "",
+    address: str = "",
 ) -> list[Scrape]:
     """Return what kube-state-metrics says of a pod; `init`: a native sidecar requests the GPUs."""
     pod = {"namespace": namespace, "pod": name, "uid": uid or f"uid-{namespace}-{name}", **target}
     kind, who = owner
     series: list[tuple[str, Mapping[str, str], float]] = [
-        ("kube_pod_info", {"node": node, "created_by_kind": kind, "created_by_name": who}, 1),
+        (
+            "kube_pod_info",
+            {"node": node, "created_by_kind": kind, "created_by_name": who, "pod_ip": address},
+            1,
+        ),
         (
             "kube_pod_owner",
             {"owner_kind": kind, "owner_name": who, "owner_is_controller": "true"},
@@ -260,7 +265,7 @@ def scrape_pod(
     where = {"container": "agent" if init else container, "node": node}
     for side in ("requests", "limits"):
         metric = f"kube_pod_{kind}_resource_{side}"
-        series.append((metric, {**where, "resource": resource, "unit": "integer"}, gpus))
+        series += [(metric, {**where, "resource": resource, "unit": "integer"}, gpus)] * (gpus > 0)
     if init:
         series.append(
             ("kube_pod_init_container_info", {"container": "agent", "restart_policy": "Always"}, 1)

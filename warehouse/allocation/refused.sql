@@ -19,7 +19,7 @@ FROM (
         ON
             n.cluster = m.cluster AND n.device = m.device
             AND n.namespace = m.namespace AND n.pod = m.pod
-    WHERE n.refusal IS NOT null
+    WHERE n.refusal IS NOT null AND NOT n.of_exporter
     UNION ALL
     SELECT
         cluster,

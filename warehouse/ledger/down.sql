@@ -89,7 +89,7 @@ in_hours AS (
     INNER JOIN spans AS s
         ON
             h.cluster = s.cluster AND h.node = s.node
-            AND s.kind = 'whole' AND s.from_at < h.to_at AND s.to_at > h.from_at
+            AND h.to_at > s.from_at AND h.from_at < s.to_at AND s.kind = 'whole'
 ),
 
 ordered_devices AS (

@@ -11,6 +11,7 @@ SELECT
     greatest(0, epoch($now::TIMESTAMP) - epoch(max(until) FILTER (WHERE up))) / 60 AS lag_min,
     sum(samples) FILTER (WHERE ts < $until) AS samples,
     sum(rejected) FILTER (WHERE ts < $until) AS rejected,
+    sum(clipped) FILTER (WHERE ts < $until) AS clipped,
     median(seconds) FILTER (WHERE up AND ts < $until) AS seconds,
     count(DISTINCT target) FILTER (WHERE NOT up AND ts < $until) AS targets_failed,
     arg_max(error, ts) FILTER (WHERE NOT up AND ts < $until) AS error

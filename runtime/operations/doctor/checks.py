@@ -28,6 +28,7 @@ from runtime.operations.doctor import (
     shards,
     source_checks,
     storage,
+    unknown_names,
 )
 from runtime.operations.doctor.fault import build_fault_row
 
@@ -123,6 +124,7 @@ def _check_warehouse(
             yield from prices.check_conflict(warehouse, settings, now)
             yield from prices.check_unpriced(warehouse, now)
             yield from nodes.check_nodes(warehouse, now)
+            yield from unknown_names.check_unknown_names(warehouse, now, only)
             yield from rejections.check_rejections(warehouse, now, only)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)
             yield from analyzer_runs.check_unjudged(

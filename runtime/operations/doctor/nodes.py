@@ -17,28 +17,15 @@ UNSEEN_STEP = "does the exporter show every GPU of these nodes (nvidia-smi -L th
 STILL_STEP = (
     "export DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION where the GPUs have it (docs/prometheus.md)"
 )
-STEP = (
-    "relabel `node` onto the exporter's series, or let kube-state-metrics show pod_ip "
-    "(docs/prometheus.md)"
-)
 
 
 def check_nodes(views: "Views", now: datetime) -> Iterator[CheckRow]:
-    """Name the nodes of devices that the cluster's inventory does not have: they are unresolved."""
-    text = read_text("runtime.operations.doctor", "unresolved_nodes.sql")
+    """Name nodes that have several names, and GPUs that no exporter shows."""
     others = views.query(read_text("runtime.operations.doctor", "other_names.sql")).to_pylist()
     if others:
         named = format_few([f"{row['address']} is {row['node']}" for row in others])
         yield CheckRow("names of nodes", "ok", f"other names of one node: {named}")
     yield from _check_unseen(views, Window(now - timedelta(days=DAYS), now))
-    rows = views.query(text, {"days": DAYS}).to_pylist()
-    if not rows:
-        return
-    named = format_few(
-        [f"{row['node']} ({row['devices']} devices, {row['cluster']})" for row in rows]
-    )
-    finding = f"no node of the inventory, so these devices' node is unresolved: {named}"
-    yield CheckRow("unresolved nodes", "warn", finding, STEP)
 
 
 def _check_unseen(views: "Views", window: Window) -> Iterator[CheckRow]:

@@ -1,12 +1,12 @@
 """List what was read in the last day and refused: objects of a cluster, lines of an exporter."""
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, format_few
-from collectors.inventory import UNKNOWN_RESOURCE
+from collectors.frame import MARGIN
+from fallow.resources import read_text
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
@@ -17,21 +17,20 @@ STEP = (
     'warehouse query "SELECT * FROM rejection ORDER BY last_seen DESC"'
 )
 
-UNKNOWN_STEP = (
-    "their pods and nodes have no GPU-hours here. Which: fallow warehouse query "
-    "\"SELECT * FROM rejection WHERE kind = 'resource'\""
-)
-
 
 def check_rejections(views: "Views", now: datetime, cluster: str | None) -> Iterator[CheckRow]:
-    """Return a row per kind of object that was refused, with some of them and the reasons."""
+    """Return a row per kind of object that was refused, with some of them and the reasons.
+
+    Names that nothing explains and counts that differ have rows of their own (`unknown_names`).
+    """
+    yield from _count_values(views, cluster)
     rows = views.query(
         "SELECT * FROM rejection WHERE last_seen >= $since"
+        " AND kind <> 'resource' AND NOT (kind = 'node' AND field = 'gpu_count')"
         " AND ($cluster IS NULL OR cluster = $cluster) ORDER BY kind, last_seen DESC, name",
         {"since": now - RECENT, "cluster": cluster},
     ).to_pylist()
-    yield from _list_unknown_resources(rows)
-    for kind in dict.fromkeys(row["kind"] for row in rows if row["kind"] != UNKNOWN_RESOURCE):
+    for kind in dict.fromkeys(row["kind"] for row in rows):
         named = [
             f"{row['namespace']}/{row['name']} ({row['field']}: {row['reason']}; {row['source']})"
             for row in rows
@@ -41,12 +40,15 @@ def check_rejections(views: "Views", now: datetime, cluster: str | None) -> Iter
         yield CheckRow(f"rejected {kind}", "warn", finding, STEP)
 
 
-def _list_unknown_resources(rows: list[dict[str, Any]]) -> Iterator[CheckRow]:
-    """Yield a row of resources that look like accelerators: how many request and offer them."""
-    unknown = [row for row in rows if row["kind"] == UNKNOWN_RESOURCE]
-    pods = Counter(row["field"] for row in unknown if row["namespace"])
-    nodes = Counter(row["field"] for row in unknown if not row["namespace"])
-    named = [f"{name} ({pods[name]} pods, {nodes[name]} nodes)" for name in sorted(pods | nodes)]
+def _count_values(views: "Views", cluster: str | None) -> Iterator[CheckRow]:
+    """Yield a row of the values that collectors refused or clipped on their newest day."""
+    text = read_text("runtime.operations.doctor", "doubtful_values.sql")
+    rows = views.query(text, {"cluster": cluster}).to_pylist()
+    named = [
+        f"{row['collector']} of {row['cluster']} {row['refused']:,} refused, "
+        f"{row['clipped']:,} clipped of {row['total']:,}"
+        for row in rows
+    ]
     if named:
-        finding = f"not counted, though they may be accelerators: {format_few(named)}"
-        yield CheckRow("unknown resources", "warn", finding, UNKNOWN_STEP)
+        finding = f"ratios up to {MARGIN:g} count as 1, what is farther out is refused: "
+        yield CheckRow("doubtful values", "ok", finding + format_few(named))

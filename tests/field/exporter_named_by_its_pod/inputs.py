@@ -20,5 +20,4 @@ SITUATION = Situation(
         )
     ],
     hours={"node": {"a": 12.0}},
-    fails="a host that is the exporter's pod is not yet resolved by that pod's node",
 )

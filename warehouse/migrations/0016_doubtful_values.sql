@@ -1,0 +1,2 @@
+-- `rejection.devices`: devices of a resource of no known kind. `scrape.clipped`: ratios that count
+-- as 1.
