@@ -25,10 +25,10 @@ from collectors.frame import (
     Bools,
     Floats,
     Ints,
+    bound_values,
     build_batch,
     build_numbers,
     build_words,
-    bound_values,
 )
 from fallow.tables import Batch
 

@@ -18,7 +18,7 @@ from fallow.kube.gpu_resources import MOST_DEVICES, is_unknown_accelerator
 from fallow.kube.pod_requests import Amounts
 from fallow.protections import UNREADABLE
 from fallow.rejections import Rejection
-from fallow.tables import Batch, get_schema, list_columns
+from fallow.tables import CLEARABLE, Batch, get_cleared, get_schema, list_columns
 from fallow.window import EARLIEST
 
 log = logging.getLogger("fallow.inventory")
@@ -28,10 +28,14 @@ FAULTS = "faults"
 """In a row, beside its columns: what could not be read of its object."""
 DOUBTS = "doubts"
 """In a row, beside its columns: (kind, field, reason, devices) of what is odd of its object."""
+WHOLE = "whole"
+"""In a row, beside its columns: true where its source shows all of the object."""
 UNKNOWN_RESOURCE = "resource"
 """Kind of a rejection: an object with a resource that may be an accelerator of no known kind."""
 _MARKED = {"pod": "annotations", "node": "labels"}
 """Columns whose documents have the mark of an unreadable object."""
+_NAMED_ELSEWHERE = {"team"}
+"""Columns that an object's namespace may name, which its source may not have listed."""
 _UNSTORABLE = (ValueError, TypeError, OverflowError)
 _encoder = msgspec.json.Encoder(order="sorted")
 T = TypeVar("T")
@@ -59,6 +63,7 @@ def build_batches(
 def _build_batch(
     table: str, rows: list[Mapping[str, Any]], rejections: list[Rejection] | None
 ) -> Batch:
+    rows = [_clear_columns(table, row) for row in rows]
     if rejections is None:
         return Batch(table, pa.Table.from_pylist(rows, schema=get_schema(table)))
     try:
@@ -77,6 +82,14 @@ def _build_batch(
         for kind, field, reason, devices in row.get(DOUBTS, ())
     ]
     return batch
+
+
+def _clear_columns(table: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row that says which values its object does not have."""
+    if not row.get(WHOLE) or row.get(FAULTS):
+        return row
+    lacking = (n for n in CLEARABLE[table] if row.get(n) is None and n not in _NAMED_ELSEWHERE)
+    return {**row, **{name: get_cleared(table, name) for name in lacking}}
 
 
 def _drop_unset_times(rows: pa.Table) -> pa.Table:

@@ -15,6 +15,10 @@ def is_ip(text: str) -> bool:
     return True
 
 
+POD = "pod/"
+"""Before the name of an exporter's pod among the addresses of nodes."""
+
+
 def fold_host(name: str) -> str:
     """Return a host's name as DNS compares it: without case and without the root's dot."""
     return name.lower().rstrip(".")

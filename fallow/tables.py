@@ -30,6 +30,26 @@ TYPES: dict[str, pa.DataType] = {
 VIA = " via "
 """In `sample.node`: between the node that an exporter names and its own address."""
 
+CLEARABLE = {
+    "node": (
+        *("region", "zone", "instance_type", "capacity_type", "pool", "cpu_milli", "memory_bytes"),
+        *("gpu_resource", "gpu_allocatable", "gpu_model", "gpu_replicas", "sharing"),
+    ),
+    "pod": (
+        *("team", "owner_kind", "owner_name", "priority_class", "gpu_resource"),
+        *("gpu_mem_request_bytes", "gpu_core_request_pct", "cpu_request_milli"),
+        *("cpu_limit_milli", "memory_request_bytes"),
+    ),
+    "disruption_budget": ("healthy", "wanted_healthy", "expected_pods"),
+}
+"""Columns in which a batch says that an object has no value: `get_cleared`. It is stored as null,
+while a null of a batch says that the source does not know it."""
+
+
+def get_cleared(table: str, column: str) -> str | int:
+    """Return what stands in a batch for "it has none": an empty text, or -1."""
+    return "" if get_schema(table).field(column).type == pa.string() else -1
+
 
 class Column(msgspec.Struct, frozen=True):
     """One column of one table."""

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.addresses import fold_host, is_ip, is_same_host
+from fallow.addresses import POD, fold_host, is_ip, is_same_host
 from fallow.tables import VIA, get_schema
 from warehouse.steps import load_step
 
@@ -84,12 +84,16 @@ class HostNames:
         self, cursor: duckdb.DuckDBPyConnection, cluster: str, hosts: Iterable[str]
     ) -> dict[str, str]:
         labels = {host: host.partition(".")[0] for host in hosts if not is_ip(host)}
+        named = [*hosts, *(POD + host for host in labels)]
         address_nodes = dict(
             cursor.execute(
                 load_step("inventory/host_nodes"),
-                {"cluster": cluster, "hosts": [*hosts], "labels": [*labels.values()]},
+                {"cluster": cluster, "hosts": named, "labels": [*labels.values()]},
             ).fetchall()
         )
+        for host in labels:
+            if node := address_nodes.pop(POD + host, None):
+                address_nodes.setdefault(host, node)
         by_label: dict[str, list[str]] = defaultdict(list)
         for address in itertools.filterfalse(is_ip, address_nodes):
             by_label[address.partition(".")[0]].append(address)

@@ -148,7 +148,7 @@ def _list_states(eras: Sequence[Era]) -> list[tuple[datetime, datetime, tuple[An
 
 
 def _drop_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(None if value == "" else value for value in values)
+    return tuple(None if value in {"", -1} else value for value in values)
 
 
 def _find_state(

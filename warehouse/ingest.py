@@ -25,6 +25,7 @@ from fallow.gpu_models import get_model_name
 from fallow.protections import UNREADABLE
 from fallow.redaction import redact
 from fallow.rejections import Rejection, build_batch
+from fallow.resources import read_table
 from fallow.tables import Batch
 from fallow.window import EARLIEST
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
-_EMPTIED = {"pod": ("team",), "node": ("region", "zone", "instance_type", "capacity_type", "pool")}
-"""Columns of text in which "" means that the newest object has no such value: it is stored as null.
-A null says that the source does not know."""
 LABEL_COLUMNS = {"pod": ("team", "queue"), "node": ("region", "zone", "instance_type", "pool")}
 """Columns of text that a label may have named. Where labels are known and the value that they had
 is none of theirs, a null says that it is gone."""
@@ -383,21 +381,28 @@ def _select_first(table: str) -> str:
 
 def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
     """Update rows in this transaction by the table's rule; return how many changed."""
-    cursor.register("incoming", rows)
     keys = tables.get_key(table)
+    if table in tables.CLEARABLE and not _is_distinct(rows, keys):
+        return sum(upsert_rows(cursor, table, part) for part in _list_turns(table, rows))
+    cursor.register("incoming", rows)
     newest = get_storage(table).newest
     others = [c.name for c in tables.list_columns(table) if not c.key]
     source = "incoming"
     if not _is_distinct(rows, keys):
         source = f"({_collapse_rows(table, others, newest)})"
     newer = "true" if newest is None else f'coalesce(b."{newest}" >= t."{newest}", true)'
-    emptied = _EMPTIED.get(table, ())
     values = {name: _merge_column(name, newer) for name in others}
     values |= {
         name: f"CASE WHEN {newer} AND {_is_unlabelled(name)} THEN NULL ELSE {values[name]} END"
         for name in LABEL_COLUMNS.get(table, ())
     }
-    values |= {name: f"nullif({values[name]}, '')" for name in emptied}
+    if table == "node":
+        values["capacity_type"] = (
+            f"CASE WHEN {newer} AND {_has_lost_key('capacity_type')} THEN NULL"
+            f" ELSE {values['capacity_type']} END"
+        )
+    nothing = {n: repr(tables.get_cleared(table, n)) for n in tables.CLEARABLE.get(table, ())}
+    values |= {name: f"nullif({values[name]}, {none})" for name, none in nothing.items()}
     if summed := _SUMMED.get(table):
         sum_sql = (
             f't."{summed}" + CASE WHEN b."{newest}" > t."{newest}" THEN b."{summed}" ELSE 0 END'
@@ -407,7 +412,7 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     updates = ", ".join(f'"{name}" = {value}' for name, value in values.items())
     on = " AND ".join([*_bound_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
     new = ", ".join(
-        f"nullif(b.\"{n}\", '')" if n in emptied else f'b."{n}"' for n in (*keys, *others)
+        f'nullif(b."{n}", {nothing[n]})' if n in nothing else f'b."{n}"' for n in (*keys, *others)
     )
     named = ", ".join(f'"{name}"' for name in (*keys, *others))
     return run_change(
@@ -418,6 +423,23 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     )
 
 
+def _list_turns(table: str, rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows of one table in turns, the oldest of each object first.
+
+    So what the newest row says that an object does not have, no row of the same call brings back.
+    """
+    newest = get_storage(table).newest
+    names = [newest, *(c.name for c in tables.list_columns(table) if c.name != newest)]
+    rows = rows.sort_by([(name, "ascending") for name in names])
+    coded = rows.select(tables.get_key(table)).append_column("at", pa.array(range(rows.num_rows)))
+    groups = coded.group_by(list(tables.get_key(table))).aggregate([("at", "list")])
+    turns = np.zeros(rows.num_rows, np.int64)
+    for places in groups["at_list"].to_pylist():
+        turns[sorted(places)] = range(len(places))
+    for turn in range(int(turns.max()) + 1):
+        yield rows.filter(pa.array(turns == turn))
+
+
 def _is_unlabelled(name: str) -> str:
     """Return SQL for: the value was a label's, and that label is gone from an object that was read.
 
@@ -426,6 +448,17 @@ def _is_unlabelled(name: str) -> str:
     return (
         f'b."{name}" IS NULL AND list_contains(t.labels ->> \'$.*\', t."{name}")'
         f" AND NOT list_contains(b.labels ->> '$.*', t.\"{name}\")"
+        f" AND NOT contains(b.labels, '\"{UNREADABLE}\"')"
+    )
+
+
+def _has_lost_key(name: str) -> str:
+    """Return SQL for: the labels that may name a value were there, and they are gone."""
+    labels = read_table("fallow.kube", "node_labels.csv")
+    keys = sorted({row["label"] for row in labels if row["field"] == name})
+    return (
+        f'b."{name}" IS NULL AND list_has_any(json_keys(t.labels), {keys})'
+        f" AND NOT list_has_any(json_keys(b.labels), {keys})"
         f" AND NOT contains(b.labels, '\"{UNREADABLE}\"')"
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from collectors.kube.owners import find_controller
 from collectors.kube.shapes import Node, Pod
 from collectors.series import is_exporter
-from fallow.addresses import LOOPBACK_HOSTS, fold_host, is_ip
+from fallow.addresses import LOOPBACK_HOSTS, POD, fold_host, is_ip
 from fallow.kube.gpu_resources import find_gpu_resource
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -34,7 +34,9 @@ def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
     name, spec = pod.metadata.name, pod.spec
     if not spec.node_name or not (_serves_every_node(pod) or is_exporter(name)):
         return
-    yield from ((address, spec.node_name) for address in (name, pod.status.pod_ip) if address)
+    yield POD + name, spec.node_name
+    if pod.status.pod_ip:
+        yield pod.status.pod_ip, spec.node_name
 
 
 def _serves_every_node(pod: Pod) -> bool:

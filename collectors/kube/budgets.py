@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from collectors.inventory import WHOLE
 from collectors.kube.shapes import CustomObject
 
 
@@ -17,6 +18,7 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
     spec, status = item.spec or {}, item.status or {}
     selector = spec.get("selector")
     return {
+        WHOLE: not item.metadata.unreadable,
         "cluster": cluster,
         "namespace": item.metadata.namespace,
         "name": item.metadata.name,

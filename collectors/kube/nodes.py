@@ -4,7 +4,13 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import DOUBTS, document, list_unknown_resources, mark_unreadable
+from collectors.inventory import (
+    DOUBTS,
+    WHOLE,
+    document,
+    list_unknown_resources,
+    mark_unreadable,
+)
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.shapes import Meta, Node
 from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, find_gpu_resource, select_gpus
@@ -17,17 +23,13 @@ log = logging.getLogger("fallow.kube")
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 
 
-_LABELLED = ("region", "zone", "instance_type", "capacity_type", "pool")
-
-
 def build_node_row(
     node: Node, *, cluster: str, now: datetime, dra: Dra, is_whole: bool = True
 ) -> dict[str, Any]:
     """Return one row of the `node` table; `first_seen` is the node's creation.
 
     What cannot be read is null, and the row's labels have the mark of an unreadable object. A whole
-    object without labels or taints has none; a partial one does not tell (null). A column whose
-    label a whole object lacks is empty, which the store takes as known (`warehouse/ingest.py`).
+    object without labels or taints has none; a partial one does not tell (null).
     """
     meta = node.metadata
     faults = list(filter(None, [meta.unreadable]))
@@ -35,7 +37,7 @@ def build_node_row(
         row = _build_columns(node, cluster=cluster, now=now, dra=dra)
         if is_whole:
             row |= {"labels": row["labels"] or "{}", "taints": row["taints"] or "[]"}
-            row |= {column: row[column] or "" for column in _LABELLED}
+            row[WHOLE] = True
     except Exception as error:
         log.exception("a node cannot be read", extra={"node": meta.name})
         faults.append(f"{type(error).__name__}: {error}")

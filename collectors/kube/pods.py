@@ -10,13 +10,19 @@ from typing import Any
 
 import msgspec
 
-from collectors.inventory import DOUBTS, document, list_unknown_resources, mark_unreadable
+from collectors.inventory import (
+    DOUBTS,
+    WHOLE,
+    document,
+    list_unknown_resources,
+    mark_unreadable,
+)
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
 from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts
 from collectors.kube.owners import Resolver, TopOwner, find_controller
 from collectors.kube.queues import Queues
-from collectors.kube.resources import sum_limits, sum_requests
+from collectors.kube.resources import list_running_requests, sum_limits, sum_requests
 from collectors.kube.shapes import ContainerStatus, Meta, Pod, PodSpec, PodStatus, Term
 from collectors.kube.table import parse_table
 from fallow.kube.gpu_resources import (
@@ -59,6 +65,7 @@ _HIDES_REQUEST = re.compile(r"\$\.spec|annotations|[Rr]ecursion|decode")
 """Faults of an object that may hide what its pod requests of GPUs."""
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
+_SEVERAL = 2
 _MIB = 2**20
 
 
@@ -166,6 +173,7 @@ def _build_columns(pod: Pod, context: PodContext) -> dict[str, Any]:
     context.refused.extend(refused)
     return {
         DOUBTS: list_unknown_resources(requested_amounts),
+        WHOLE: context.is_whole,
         "cluster": context.cluster,
         "uid": meta.uid,
         "namespace": meta.namespace,
@@ -307,7 +315,8 @@ def _build_gpu_columns(
     replicas = context.replicas.get(pod.spec.node_name or "", 1)
     vgpus = sum(device_counts.values(), Fraction(0))
     memory, percent, cores = (
-        read_hint(requested_amounts, f) for f in ("memory_mib", "memory_pct", "cores_pct")
+        _average_hint(pod.spec, requested_amounts, form)
+        for form in ("memory_mib", "memory_pct", "cores_pct")
     )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
     amount = sum(
@@ -320,6 +329,26 @@ def _build_gpu_columns(
         "gpu_mem_request_bytes": None if memory is None else parse_whole(memory * _MIB * vgpus),
         "gpu_core_request_pct": None if cores is None else float(cores),
     }
+
+
+def _average_hint(spec: PodSpec, requested_amounts: Amounts, form: str) -> Fraction | None:
+    """Return the request per shared device, over the containers that have devices.
+
+    A container without it has whole devices; of their memory nothing is known.
+    """
+    hints = [
+        (sum(devices.values(), Fraction(0)), read_hint(amounts, form))
+        for amounts in list_running_requests(spec)
+        if (devices := select_gpus(amounts))
+    ]
+    if len(hints) < _SEVERAL or all(hint is None for _, hint in hints):
+        return read_hint(requested_amounts, form)
+    whole = None if form == "memory_mib" else Fraction(_PERCENT)
+    each = [(count, whole if hint is None else hint) for count, hint in hints]
+    if any(hint is None for _, hint in each):
+        return None
+    total = sum((count for count, _ in each), Fraction(0))
+    return sum((count * (hint or 0) for count, hint in each), Fraction(0)) / total
 
 
 def _drop_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:

@@ -13,6 +13,12 @@ def sum_requests(spec: PodSpec) -> Amounts:
     return _sum_reserved_amounts(spec, "requests")
 
 
+def list_running_requests(spec: PodSpec) -> list[Amounts]:
+    """Return what each container and sidecar requests."""
+    running = (*(spec.containers or ()), *_list_sidecars(spec))
+    return [_get_amounts(container.resources, "requests") for container in running]
+
+
 def sum_limits(spec: PodSpec) -> Amounts:
     """Return a pod's limits; a resource that one container leaves unlimited has none."""
     total = _sum_reserved_amounts(spec, "limits")

@@ -50,6 +50,7 @@ from collectors.prometheus.newest import (
     find_own_label,
 )
 from collectors.series import is_exporter
+from fallow.addresses import POD
 from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
 from fallow.kube.node_gpus import read_labels
 from fallow.kube.owner_links import list_link_labels
@@ -169,7 +170,7 @@ def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
         owner = _find_owner(owners.get(key), "owner") or _find_owner(label_set, "created_by")
         of_node = owner is not None and owner.kind == "DaemonSet" and key not in working
         if node and (of_node or is_exporter(key[1])):
-            yield from ((key[1], node), (label_set.get("pod_ip", ""), node))
+            yield from ((POD + key[1], node), (label_set.get("pod_ip", ""), node))
 
 
 def build_pod_rows(

@@ -30,8 +30,8 @@ def read_collectors(views: Views, window: Window, filters: Filters, now: datetim
     """Return the results of every collector's scrapes and polls, the worst first.
 
     Columns: cluster, collector, targets, scrapes (or polls), up_pct, last_success (UTC),
-    lag_min (minutes from it to now), samples, rejected, clipped, seconds (median duration), targets_failed,
-    error.
+    lag_min (minutes from it to now), samples, rejected, clipped, seconds (median duration),
+    targets_failed, error.
     """
     timestamp = now.astimezone(UTC).replace(tzinfo=None)
     return run_query(views, ("quality/collectors",), window, filters, most=MOST, now=timestamp)

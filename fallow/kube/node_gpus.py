@@ -51,7 +51,7 @@ def count_gpus(
     count = _count_physical(device_counts, replicas or 1, profile, product)
     replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
     main = max(device_counts, key=lambda r: (r.share, device_counts[r]))
-    counts, form = _list_counts(labels), _find_form(device_counts)
+    counts, form = _list_counts(labels), _find_form(labels, device_counts)
     offered = count
     usable = None
     if profile is None:
@@ -89,7 +89,7 @@ def find_replicas(labels: Mapping[str, str], device_counts: DeviceCounts) -> int
     )
     if _split_product(labels)[1] is not None:
         return replicas
-    form, offered = _find_form(device_counts), _count_whole(device_counts, replicas or 1)
+    form, offered = _find_form(labels, device_counts), _count_whole(device_counts, replicas or 1)
     limits = [c.count for c in _list_counts(labels) if c.rules[form] == "less"]
     if limits and offered > limits[0]:
         # The label of the replicas is that of another configuration, or is not there.
@@ -120,11 +120,12 @@ def _list_counts(labels: Mapping[str, str]) -> list[_Count]:
     return list(counts.values())
 
 
-def _find_form(device_counts: DeviceCounts) -> str:
+def _find_form(labels: Mapping[str, str], device_counts: DeviceCounts) -> str:
     """Return how the kubelet offers GPUs: a column of `gpu_counts.csv`."""
     if any(r.share < 1 for r in device_counts):
         return "instances"
-    return "shared" if any(r.is_divided for r in device_counts) else "plain"
+    is_shared = (read_labels("gpu_model", labels) or "").endswith(_SHARED)
+    return "shared" if is_shared or any(r.is_divided for r in device_counts) else "plain"
 
 
 @cache

@@ -239,6 +239,9 @@ class SelfMetrics:
         for row in warehouse.query(load_sql("rejected"), since).to_pylist():
             self._of("rejected_objects").labels(row["kind"]).set(row["objects"])
 
+        self._record_unknown_names(warehouse, cluster, now)
+
+    def _record_unknown_names(self, warehouse: "Warehouse", cluster: str, now: datetime) -> None:
         names = read_unknown_names(warehouse, now, cluster)
         kinds = names.group_by("kind").aggregate([("gpus", "count"), ("gpus", "sum")]).to_pylist()
         for name, column in (("unknown_names", "gpus_count"), ("unknown_gpus", "gpus_sum")):

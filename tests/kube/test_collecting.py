@@ -80,6 +80,7 @@ def test_the_addresses_of_nodes_and_of_exporters_are_their_nodes(
     assert by(look()["address"], "address", "node") == {
         ("10.0.1.5", "npu-1"),
         ("10.0.3.7", "npu-1"),
+        ("pod/npu-exporter-x7k2p", "npu-1"),
         *((name, name) for name in ("npu-1", "n0", "n1", "cpu")),
     }
 
@@ -91,7 +92,7 @@ def test_disruption_budgets_become_rows(fleet: Cluster, look: Look) -> None:
     fleet.put("PodDisruptionBudget", {**meta("new"), "spec": {"maxUnavailable": 1}})
     counts = ("disruptions_allowed", "healthy", "wanted_healthy", "expected_pods")
     result = by(look()["disruption_budget"], "name", "min_available", "max_unavailable", *counts)
-    assert result == {("b", "50%", "", 1, 3, 2, 3), ("new", "", "1", 0, None, None, None)}
+    assert result == {("b", "50%", "", 1, 3, 2, 3), ("new", "", "1", 0, -1, -1, -1)}
 
 
 def test_every_kind_that_was_asked_for_has_a_look(fleet: Cluster, look: Look) -> None:

@@ -113,5 +113,6 @@ def test_an_exporters_address_is_its_nodes(tmp_path: Path, now: datetime) -> Non
     assert {(r["address"], r["node"]) for r in rows} == {
         ("10.0.1.5", "npu-1"),
         ("10.0.3.7", "npu-1"),
+        ("pod/npu-exporter-x7k2p", "npu-1"),
         ("npu-1", "npu-1"),
     }

@@ -108,6 +108,64 @@ def build_rows(now: datetime, item_pod: Any, item_node: Any) -> list[tuple[str, 
     ]
 
 
+RICH_POD = pod(
+    labels={"team": "a", "kueue.x-k8s.io/queue-name": "q"},
+    annotations={"gpu-memory": "4096"},
+    owner=("apps/v1", "ReplicaSet/web-1"),
+    limits={"cpu": "4", "memory": "8Gi"},
+    schedulerName="kai-scheduler",
+    priorityClassName="high",
+)
+LABELS_OF_NODE = {
+    "topology.kubernetes.io/region": "r",
+    "topology.kubernetes.io/zone": "z",
+    "node.kubernetes.io/instance-type": "big",
+    "karpenter.sh/capacity-type": "spot",
+    "karpenter.sh/nodepool": "p",
+    "nvidia.com/gpu.product": "NVIDIA-A10-SHARED",
+    "nvidia.com/gpu.replicas": "4",
+}
+RICH_NODE = node(capacity={"nvidia.com/gpu": "8"}, labels=LABELS_OF_NODE, taints=[TAINT])
+MIG_NODE = node(
+    capacity={"nvidia.com/mig-1g.5gb": "14"}, labels={"nvidia.com/gpu.count": "2"}, providerID=""
+)
+KEPT = {"first_seen", "created_at"}
+"""The earliest of all rows."""
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("rich", "bare"), [(RICH_NODE, node()), (RICH_NODE, MIG_NODE)])
+def test_a_whole_object_leaves_nothing_of_what_it_was_before(
+    settings: Settings, now: datetime, rich: Any, bare: Any, at_once: bool
+) -> None:
+    """Every column of every table: after an update as if the object had always been so."""
+    early = now - timedelta(hours=1)
+    before, after = (
+        build_rows(at, *of) for at, of in ((early, (RICH_POD, rich)), (now, (pod(), bare)))
+    )
+    stored = []
+    for name, rows in (("updated", [*before, *after]), ("fresh", after)):
+        home = settings.model_copy(update={"home": settings.home / name})
+        with Warehouse.open(home, write=True, clock=lambda: now) as warehouse:
+            batches = [
+                batch
+                for table in dict(after)
+                for batch in build_batches(table, [row for t, row in rows if t == table])
+            ]
+            for part in [batches] if at_once else [[batch] for batch in batches]:
+                warehouse.ingest(part)
+            stored.append(
+                {
+                    (table, column): value
+                    for table in dict(after)
+                    for row in warehouse.query(f'SELECT * FROM "{table}"').to_pylist()
+                    for column, value in row.items()
+                    if column not in KEPT
+                }
+            )
+    assert stored[0] == stored[1]
+
+
 def as_custom(item: dict[str, Any]) -> CustomObject:
     decoded: CustomObject = msgspec.json.decode(json.dumps(item), type=CustomObject)
     return decoded

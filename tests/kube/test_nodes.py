@@ -166,7 +166,7 @@ def test_instances_that_fill_a_board(profile: str, model: str | None, count: int
 @pytest.mark.parametrize(
     ("provider_id", "labels", "expected"),
     [
-        ("aws:///us-east-1a/i-1", {"karpenter.sh/capacity-type": "spot"}, ("aws", "spot", "")),
+        ("aws:///us-east-1a/i-1", {"karpenter.sh/capacity-type": "spot"}, ("aws", "spot", None)),
         (
             "aws:///us-east-1a/i-1",
             {"karpenter.sh/capacity-type": "reserved", "karpenter.sh/nodepool": "gpu"},
@@ -180,7 +180,7 @@ def test_instances_that_fill_a_board(profile: str, model: str | None, count: int
         (
             "aws:///us-east-1a/i-1",
             {"eks.amazonaws.com/capacityType": "ON_DEMAND"},
-            ("aws", "on-demand", ""),
+            ("aws", "on-demand", None),
         ),
         (
             "gce://p/z/n",
@@ -190,16 +190,16 @@ def test_instances_that_fill_a_board(profile: str, model: str | None, count: int
         (
             "gce://p/z/n",
             {"cloud.google.com/gke-provisioning": "standard"},
-            ("gcp", "on-demand", ""),
+            ("gcp", "on-demand", None),
         ),
         (
             "azure:///subscriptions/x",
             {"kubernetes.azure.com/scalesetpriority": "spot", "agentpool": "c"},
             ("azure", "spot", "c"),
         ),
-        ("azure:///subscriptions/x", {}, ("azure", "on-demand", "")),
-        ("kind://docker/kind/n", {}, ("other", "", "")),
-        (None, {}, (None, "", "")),
+        ("azure:///subscriptions/x", {}, ("azure", "on-demand", None)),
+        ("kind://docker/kind/n", {}, ("other", None, None)),
+        (None, {}, (None, None, None)),
     ],
 )
 def test_clouds_say_capacity_and_pool_in_their_own_labels(

@@ -1,7 +1,6 @@
-"""What the doctor says of a Prometheus with two clusters whose nodes and targets have equal names."""
+"""What the doctor says of a Prometheus with clusters whose nodes and targets have equal names."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -53,7 +52,7 @@ def test_a_node_is_silent_though_another_cluster_has_one_of_its_name(url: str) -
     assert rows["silent nodes"].finding == "1 node with GPUs but no telemetry: node-1 of y"
 
 
-def test_a_selector_asks_for_the_targets_of_its_cluster_alone(url: str) -> None:
+def test_a_selector_narrows_to_the_targets_of_its_cluster(url: str) -> None:
     rows = _diagnose(url, 'cluster="x"')
     assert (rows["exporters up"].status, rows["silent nodes"].status) == ("ok", "ok")
     assert rows["silent nodes"].finding == "all 1 nodes with GPUs have telemetry"

@@ -15,7 +15,7 @@ from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.operations import analyzer_runs, pipeline
 from runtime.operations.collection import drain, read_cursors
-from runtime.operations.doctor import nodes
+from runtime.operations.doctor import nodes, unknown_names
 from tests.servers import prometheus as server
 from tests.servers.edges_world import BOARDS, END, EXPORTER_ADDRESS, HOURS, START, TRUTH, history
 from warehouse.lake import Warehouse
@@ -82,8 +82,12 @@ def test_devices_of_an_address_nobody_knows_are_counted_once_and_named(
     assert found[EXPORTER_ADDRESS, "free"] == pytest.approx(64, abs=0.35)
     assert ("npu-a", "unknown") not in found
     assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
-    row = next(r for r in nodes.check_nodes(nameless, END) if r.check == "unresolved nodes")
-    assert (row.status, f"{EXPORTER_ADDRESS} (8 devices, c)" in row.finding) == ("warn", True)
+    rows = unknown_names.check_unknown_names(nameless, END, None)
+    row = next(r for r in rows if r.check == "unresolved nodes")
+    assert (row.status, f"{EXPORTER_ADDRESS} (0 pods, 0 nodes, 8 GPUs, c)" in row.finding) == (
+        "warn",
+        True,
+    )
 
 
 def test_a_node_that_shows_fewer_boards_than_it_has_is_a_finding(site: Warehouse) -> None:

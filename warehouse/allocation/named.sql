@@ -32,7 +32,7 @@ FROM seen AS s
 INNER JOIN lives AS l
     ON s.cluster = l.cluster AND s.namespace = l.namespace AND s.pod = l.pod
 LEFT JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
-LEFT JOIN address AS e ON s.cluster = e.cluster AND s.pod = e.address AND l.node = e.node
+LEFT JOIN address AS e ON s.cluster = e.cluster AND 'pod/' || s.pod = e.address AND l.node = e.node
 LEFT JOIN misplaced AS w
     ON s.cluster = w.cluster AND s.device = w.device AND l.node = w.node
 WHERE

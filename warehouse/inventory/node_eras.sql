@@ -37,7 +37,7 @@ SELECT
     nullif(capacity_type, '') AS capacity_type,
     nullif(pool, '') AS pool,
     gpu_count,
-    gpu_allocatable,
-    gpu_model
+    nullif(gpu_allocatable, -1) AS gpu_allocatable,
+    nullif(gpu_model, '') AS gpu_model
 FROM numbered
 QUALIFY holds_to > $since AND (left_at IS null OR valid_from < $until)

@@ -2,7 +2,7 @@
 -- counted as its instances plus the part that no instance covers (`<UUID>/unpartitioned`); before
 -- and after MIG mode it is counted as itself. Devices that only a claim or a placement names are
 -- capacity without telemetry. A device is where the inventory has the pod that surely holds it,
--- whichever node of the inventory reports it.
+-- whichever node of the inventory reports it, or none.
 WITH holders AS (
     SELECT
         a.cluster,
@@ -32,7 +32,10 @@ device_eras AS (
     SELECT
         d.cluster,
         d.device,
-        CASE WHEN n.node IS null THEN d.node ELSE coalesce(h.node, d.node) END AS node,
+        CASE
+            WHEN d.node IS NOT null AND n.node IS null THEN d.node
+            ELSE coalesce(h.node, d.node)
+        END AS node,
         coalesce(d.gpu_model, d.model) AS model,
         coalesce(d.weight, 1) AS weight,
         CASE WHEN d.parent IS null THEN 'whole' ELSE 'instance' END AS kind,

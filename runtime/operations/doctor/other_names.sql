@@ -3,5 +3,5 @@ SELECT
     address,
     node
 FROM address
-WHERE address <> lower(node) AND NOT regexp_matches(address, '^[0-9.]+$|:')
+WHERE address <> lower(node) AND NOT regexp_matches(address, '^[0-9.]+$|:|^pod/')
 ORDER BY cluster, node, address
