@@ -32,14 +32,14 @@ def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
     Exporters are pods of a DaemonSet with a port, and request no GPU; others are known by name.
     """
     name, spec = pod.metadata.name, pod.spec
-    if not spec.node_name or not (_serves_every_node(pod) or is_exporter(name)):
+    if not spec.node_name or not (_is_daemon(pod) or is_exporter(name)):
         return
     yield POD + name, spec.node_name
     if pod.status.pod_ip:
         yield pod.status.pod_ip, spec.node_name
 
 
-def _serves_every_node(pod: Pod) -> bool:
+def _is_daemon(pod: Pod) -> bool:
     owner, containers = find_controller(pod.metadata), pod.spec.containers or ()
     sides = [side for c in containers if c.resources for side in (c.resources.limits,) if side]
     return (
