@@ -28,6 +28,7 @@ from fallow.models import Evidence, Finding
 from fallow.protocols import WatchCounts
 from fallow.resources import read_table
 from fallow.window import Window
+from runtime.operations.doctor.unknown_names import list_kinds
 from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
@@ -243,11 +244,12 @@ class SelfMetrics:
 
     def _record_unknown_names(self, warehouse: "Warehouse", cluster: str, now: datetime) -> None:
         names = read_unknown_names(warehouse, now, cluster)
-        kinds = names.group_by("kind").aggregate([("gpus", "count"), ("gpus", "sum")]).to_pylist()
-        for name, column in (("unknown_names", "gpus_count"), ("unknown_gpus", "gpus_sum")):
-            self._of(name).clear()
-            for row in kinds:
-                self._of(name).labels(row["kind"]).set(row[column])
+        groups = names.group_by("kind").aggregate([("gpus", "count"), ("gpus", "sum")])
+        counts = {row["kind"]: row for row in groups.to_pylist()}
+        for kind in list_kinds():
+            row = counts.get(kind, {})
+            self._of("unknown_names").labels(kind).set(row.get("gpus_count", 0))
+            self._of("unknown_gpus").labels(kind).set(row.get("gpus_sum", 0))
 
     def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
         """Record the last analysis."""

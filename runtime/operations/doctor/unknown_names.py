@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from fallow.protocols import Views
 
 
+def list_kinds() -> list[str]:
+    """Return the kinds of names, and of counts that differ."""
+    return [row["kind"] for row in _read_kinds()]
+
+
+def _read_kinds() -> list[dict[str, str]]:
+    return read_table("runtime.operations.doctor", "unknown_names.csv")
+
+
 def check_unknown_names(views: "Views", now: datetime, cluster: str | None) -> Iterator[CheckRow]:
     """Return a row per kind of name, with those of the most GPUs."""
     rows = read_unknown_names(views, now, cluster).to_pylist()
-    for row in read_table("runtime.operations.doctor", "unknown_names.csv"):
+    for row in _read_kinds():
         named = [
             f"{name['name']} ({name['pods']} pods, {name['nodes']} nodes, {name['gpus']:g} GPUs"
             + (f": {name['reason']})" if row["kind"] == "count" else f", {name['cluster']})")
