@@ -183,6 +183,11 @@ def test_the_pages_written_by_hand_have_a_bound_of_words() -> None:
     assert total <= MOST_WORDS, f"{total} words; the longest: {', '.join(longest)}"
 
 
+def test_the_changelog_says_to_users_what_is_new_and_what_needs_a_hand() -> None:
+    words = len((DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert words <= 2_000, "figures before and after belong into the commit's message"
+
+
 def test_each_page_written_by_hand_names_its_readers() -> None:
     reader = re.compile(r"\A# .+\n\n(Tutorial|How-to|Reference|Explanation), for .+\.\n")
     left_out = (".github", "README.md")  # README begins with its sentence
