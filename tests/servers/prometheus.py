@@ -338,12 +338,9 @@ def _cadvisor(made: History, ts: np.ndarray) -> None:
         made.add("container_cpu_usage_seconds_total", inside, here, used)
         made.add("container_cpu_usage_seconds_total", {**key, "container": ""}, here, used)
         made.add("container_memory_working_set_bytes", inside, here, 3.0 * 2**30)
-        made.add(
-            "container_network_receive_bytes_total",
-            {**key, "interface": "eth0"},
-            here,
-            (here - here[0]) * 1000.0,
-        )
+        for direction in ("receive", "transmit"):
+            name = f"container_network_{direction}_bytes_total"
+            made.add(name, {**key, "interface": "eth0"}, here, (here - here[0]) * 1000.0)
 
 
 def _served(made: History, ts: np.ndarray) -> None:
