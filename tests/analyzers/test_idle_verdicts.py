@@ -15,13 +15,22 @@ from analyzers.idle.evidence import (
 )
 
 FLAGS = (*HARD, *SOFT, *UNACTIONABLE)
+HELD = ("requested", "on_hold")
 TRI = (True, False, None)
 SURE = IdleSignals(physics=True, host=True, intent=True)
 
 
 def test_the_table_names_every_flag_a_witness_record_has() -> None:
     named = {f.name for f in msgspec.structs.fields(IdleSignals)}
-    assert named == {"compute", "physics", "host", "intent", "no_power_sensor", "low", *FLAGS}
+    signals = {"compute", "physics", "host", "intent", "no_power_sensor", "low"}
+    assert named == {*signals, *FLAGS, *HELD}
+
+
+@pytest.mark.parametrize("flag", HELD)
+def test_what_holds_a_workload_forbids_acting_and_takes_nothing_from_the_verdict(flag: str) -> None:
+    free, held = judge_signals(SURE), judge_signals(msgspec.structs.replace(SURE, **{flag: True}))
+    assert (free.actionable, held.actionable) == (True, False)
+    assert msgspec.structs.replace(held, actionable=True) == free
 
 
 def test_any_doubt_forbids_acting_in_every_combination() -> None:
