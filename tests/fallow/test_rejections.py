@@ -43,7 +43,8 @@ def test_a_pass_adds_to_the_count_once_and_what_was_not_seen_for_a_week_is_dropp
     settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, old = (Rejection("pod", "ns", name, "cpu", "9E") for name in ("bad", "old"))
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    clock = [now]
+    with Warehouse.open(settings, write=True, clock=lambda: clock[0]) as warehouse:
         for at in (now, now, now + timedelta(minutes=1)):  # the second is a repeated delivery
             warehouse.ingest([build(bad, at=at)])
         warehouse.ingest([build(old, at=now - timedelta(days=8))])
@@ -56,8 +57,9 @@ def test_a_pass_adds_to_the_count_once_and_what_was_not_seen_for_a_week_is_dropp
         ]
         monkeypatch.setattr(ingest, "MOST_REJECTIONS", 20)
         for minute in range(2, 5):
+            clock[0] = now + timedelta(minutes=minute)
             flood = [Rejection("pod", f"{minute}", f"p-{n}", "cpu", "9E") for n in range(15)]
-            warehouse.ingest([build(*flood, at=now + timedelta(minutes=minute))])
+            warehouse.ingest([build(*flood, at=clock[0])])
         (row,) = warehouse.query(
             "SELECT count(*) AS n, max(namespace) AS ns FROM rejection"
         ).to_pylist()
