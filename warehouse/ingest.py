@@ -383,7 +383,8 @@ def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
     """Update rows in this transaction by the table's rule; return how many changed."""
     keys = tables.get_key(table)
     if table in tables.CLEARABLE and not _is_distinct(rows, keys):
-        return sum(upsert_rows(cursor, table, part) for part in _list_turns(table, rows))
+        # An object that changes in several turns is counted once.
+        return max(upsert_rows(cursor, table, part) for part in _list_turns(table, rows))
     cursor.register("incoming", rows)
     newest = get_storage(table).newest
     others = [c.name for c in tables.list_columns(table) if not c.key]

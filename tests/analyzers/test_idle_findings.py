@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.holds import Hold
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, judge_signals
 from analyzers.idle.findings import build_case, build_finding, decide_kind
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
@@ -23,7 +24,8 @@ STRETCH: dict[str, Any] = {
     "samples": 240, "devices": 4, "power_w": None, "band_w": None, "band": None,
     "processes": None, "idle_clock": None, "kernel_age_s": None, "numbers": [0], "judgement": 0,
     "gap": None, "longest_rest_us": None, "wanted": None, "exposures": None, "returns": None,
-    "own_days": None, "own_returns": None,
+    "own_days": None, "own_returns": None, "holds": None,
+    "waiting": None, "running": None, "swapped": None,
 }  # fmt: skip
 
 
@@ -82,6 +84,15 @@ def test_a_finding_lists_at_most_sixteen_devices_and_counts_the_others() -> None
 def test_a_verdict_without_evidence_is_no_finding() -> None:
     with pytest.raises(ValueError, match="no finding without evidence"):
         finding(IdleSignals(opt_out=True))
+
+
+def test_what_holds_a_workload_is_listed_with_its_requests_first() -> None:
+    budget = Hold("PodDisruptionBudget ns/web allows none")
+    held = IdleSignals(physics=True, host=True, intent=True, requested=True, on_hold=True)
+    found = finding(held, actionable=False, holds=[budget], waiting=12.0, running=0.0)
+    reasons = [hold["why"] for hold in found.details["held_by"]]
+    assert reasons == ["requests at its servers: 12 wait", budget.why]
+    assert "held_by" not in finding(holds=[budget]).details, "no flag, no hold"
 
 
 def test_an_idle_workload_may_be_acted_upon_and_partly_idle_ranks_never() -> None:
