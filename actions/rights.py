@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from actions.cluster.allocations import CLAIMS, OPTIONAL_RIGHTS
+from actions.cluster.budgets import GROUP, RESOURCE
 from actions.reclaim.evicting import RESTORE_RIGHTS, RESTORE_ROLE
 from actions.reclaim.kinds import read_kinds
 from actions.reclaim.subjects import get_plural
@@ -23,12 +24,13 @@ LOOP = (
     Right("", "pods", ("get", "list")),
     Right("apps", "replicasets", ("get",)),
     Right("autoscaling", "horizontalpodautoscalers", ("list",)),
+    Right(GROUP, RESOURCE, ("list",)),
     Right("keda.sh", "scaledobjects", ("list",)),
     CLAIMS,
     *OPTIONAL_RIGHTS,
 )
-"""The rights that the loop needs wherever it acts: owners, protections, obstacles, pods,
-annotations."""
+"""The rights that the loop needs wherever it acts: owners, protections, obstacles, budgets,
+pods, annotations."""
 OWN = (
     Right("coordination.k8s.io", "leases", ("get", "create", "patch")),
     Right("", "configmaps", ("get", "create", "patch")),

@@ -9,9 +9,9 @@ from functools import cache
 
 import msgspec
 
-from analyzers.budgets import DisruptionBudgets
 from analyzers.queries import load_records
 from fallow.rows import Row
+from warehouse.disruption_budgets import DisruptionBudgets
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -50,11 +50,9 @@ def read_standby_signs() -> tuple[StandbySign, ...]:
 
 def find_holds(pod: PodMarks, budgets: DisruptionBudgets) -> Iterator[Hold]:
     """Yield what holds a pod, budgets first."""
-    for budget in budgets.of(pod.cluster, pod.namespace, pod.labels):
-        if not budget.counted:
-            yield Hold(f"PDB {budget.id}: how many disruptions it allows is not known")
-        elif budget.allowed < 1:
-            yield Hold(f"held by PDB {budget.id}: it allows no disruption", budget.id)
+    for budget in budgets.count(pod.cluster, pod.namespace, [pod.labels]) or ():
+        if budget.excess:
+            yield Hold(budget.excess, budget.name if budget.allowed is not None else "")
     labels = msgspec.json.decode(pod.labels or "{}", type=dict[str, str])
     for sign in read_standby_signs():
         if sign.where == "label" and labels.get(sign.key, "").lower() in sign.values.split():

@@ -6,7 +6,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-import msgspec
 import polars as pl
 
 from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
@@ -15,7 +14,6 @@ from fallow.models import State
 from fallow.node_requirements import NodeRequirements, decode_document, read_requirements
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
-from fallow.selectors import LabelSelector
 from fallow.stored_annotations import AFFINITY, SELECTOR, TOLERATIONS
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS
@@ -50,31 +48,6 @@ class PodUse(Row, frozen=True):
     memory_p99: float | None
     memory_peak: int | None
     net_bps: float | None
-
-
-class PolledCluster(Row, frozen=True):
-    """A cluster whose disruption budgets were polled (`budget_polls.sql`)."""
-
-    cluster: str
-
-
-class BudgetObject(Row, frozen=True):
-    """A disruption budget in its last observed state (`budgets.sql`)."""
-
-    cluster: str
-    namespace: str
-    name: str
-    selector: str
-    min_available: str | None
-    max_unavailable: str | None
-    allowed: int
-    counted: bool
-    """Whether its controller has counted the pods that it covers."""
-
-    @property
-    def label_selector(self) -> LabelSelector:
-        """Its selector as in its spec."""
-        return msgspec.json.decode(self.selector, type=LabelSelector)
 
 
 class PendingRequest(Row, frozen=True):
@@ -136,17 +109,6 @@ def read_lifetimes(views: Views, bounds: Mapping[str, datetime]) -> pl.DataFrame
 def read_bursts(views: Views, bounds: Mapping[str, datetime], burst_bps: float) -> pl.DataFrame:
     """Return the times at which pods wrote much, as columns."""
     return pl.DataFrame(views.query(load_sql("bursts"), {**bounds, "burst_bps": burst_bps}))
-
-
-def read_polled_clusters(views: Views, since: datetime, until: datetime) -> list[PolledCluster]:
-    """Return the clusters whose disruption budgets were polled between two times (no zone)."""
-    parameters = {"since": since, "until": until}
-    return decode_rows(views.query(load_sql("budget_polls"), parameters), PolledCluster)
-
-
-def read_budgets(views: Views) -> list[BudgetObject]:
-    """Return the disruption budgets in force at the last polls of each cluster."""
-    return decode_rows(views.query(compose_steps(LAST_SCRAPES, "budgets")), BudgetObject)
 
 
 def read_pending_requests(views: Views, times: Mapping[str, Any]) -> list[PendingRequest]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fallow.disruptions import CoveringBudget
 from fallow.models import Finding, Recommendation
 
 Step = Literal["observe", "notify", "grace", "snapshot", "act"]
@@ -134,6 +135,8 @@ class Facts(msgspec.Struct, frozen=True):
     skew_s: float | None = None
     """Largest difference between the clocks of the sources, in seconds."""
     vetoes: tuple[str, ...] = ()
+    budgets: tuple[CoveringBudget, ...] | None = None
+    """The disruption budgets that cover its pods; None = nobody polled them."""
     autoscaled_by: tuple[str, ...] = ()
     """GitOps tools, HPAs and other controllers that would revert a change, from the inventory."""
     usd_per_day: Decimal | None = None

@@ -67,6 +67,7 @@ class CanaryEvidence:
                 uid=get_uid(obj),
                 generation=get_metadata(obj).get("generation"),
                 seen_until=now,
+                budgets=(),  # its namespace is Fallow's own; where they may be listed, that decides
             ),
         )
 

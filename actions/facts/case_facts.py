@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from actions.cluster.objects import ENDED
 from actions.facts.coverage import WorkloadCoverage, limit_coverage
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
@@ -15,9 +16,12 @@ from actions.facts.resumption import SUSPENDED, SuspendedJobs
 from actions.recommend import recommend
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
+from fallow.disruptions import CoveringBudget
 from fallow.models import STALLED_JOB, Finding, Recommendation
 from fallow.node_requirements import decode_document
 from fallow.protocols import Views
+from fallow.window import Window
+from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.placement import pending_queue
 from warehouse.placement.fleet_state import (
     FleetState,
@@ -66,6 +70,7 @@ def gather_facts(
         LatestSamples(views, fleet_state, with_advice, now),
         WorkloadCoverage(views, with_advice, now),
     )
+    budgets = DisruptionBudgets.read(views, Window(since, now))
     incidents = JobIncidents(views, [f for f in with_advice if f.kind == STALLED_JOB], now, queue)
     suspended = SuspendedJobs(views, with_advice, now)
     single_histories = _select_single_histories(histories)
@@ -84,6 +89,7 @@ def gather_facts(
                 samples=samples,
                 quotas=quotas,
                 held_gpus=coverage.of(finding),
+                budgets=budgets,
                 incidents=incidents if finding.kind == STALLED_JOB else None,
             )
         cases.append(_add_history(facts, single_histories.get(finding.id)))
@@ -100,6 +106,7 @@ def build_facts(
     samples: "LatestSamples | None" = None,
     quotas: Quotas | None = None,
     held_gpus: WorkloadGpus | None = None,
+    budgets: DisruptionBudgets | None = None,
     incidents: JobIncidents | None = None,
 ) -> Facts:
     """Return the facts of one finding; without a `pending`, it is unknown who waits.
@@ -146,6 +153,7 @@ def build_facts(
         nodes_ready=_is_ready(fleet_state, cluster, nodes, at, workload=workload),
         skew_s=_find_skew(pods, workload=workload),
         vetoes=_list_vetoes(finding, held_gpus),
+        budgets=_count_budgets(budgets, finding, pods),
         usd_per_day=_get_usd(advice),
         waiting=pending.admits(allocations, pods) if pending is not None else None,
         over_quota=_is_over_quota(quotas, finding, queue),
@@ -153,6 +161,15 @@ def build_facts(
         removes_node=_is_node_removed(fleet_state, key, allocations, end),
         incident=incidents.of(finding, allocations, pods) if incidents is not None else None,
     )
+
+
+def _count_budgets(
+    budgets: DisruptionBudgets | None, finding: Finding, pods: Sequence[PodRecord]
+) -> tuple[CoveringBudget, ...] | None:
+    if budgets is None or not finding.subject.namespace:
+        return None
+    labels = [p.labels for p in pods if p.phase not in ENDED]
+    return budgets.count(finding.subject.cluster, finding.subject.namespace, labels)
 
 
 def _find_creation(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime | None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from actions.gates.registry import GateInput, Refusal, register_gate
-from actions.policy.matching import is_any_match
+from actions.policy.matching import is_any_match, list_excesses
 from actions.recommend import ELSEWHERE, RESTART, is_only_held, list_holds, stop_verbs
 from fallow.models import STALLED_JOB
 from fallow.protections import parse_timestamp
@@ -93,10 +93,15 @@ def _check_evidence(case: GateInput) -> Iterator[Refusal]:
 @register_gate("held")
 def _check_held(case: GateInput) -> Iterator[Refusal]:
     """Refuse what requests or its owner hold, but for the holds that the policy names."""
-    for hold in list_holds(case.facts.finding):
-        name = hold.get("name")
-        if not name or not is_any_match(case.policy.allow.held_by, name):
-            yield Refusal(hold["why"])
+    lifted, facts = case.policy.allow.held_by, case.facts
+    stops = facts.recommendation.verb in stop_verbs()
+    texts = [
+        hold["why"]
+        for hold in list_holds(facts.finding)
+        if not is_any_match(lifted, hold.get("name") or None)
+    ]
+    texts += list_excesses(facts.budgets or () if stops else (), lifted)
+    yield from map(Refusal, dict.fromkeys(texts))
 
 
 @register_gate("wanted")

@@ -1,8 +1,8 @@
 """Carry out one decision, always in the same order.
 
 budgets ─► evidence read again ─► last reading of each signal ─► decided again ─► object, and what
-the write would free, as in the evidence ─► protections and obstacles ─► dry run ─► journal
-─► writes ─► annotation and Event
+the write would free, as in the evidence ─► protections, obstacles and disruption budgets
+─► dry run ─► journal ─► writes ─► annotation and Event
 
 A refusal before the journal's row has only one effect: it is journalled with its reasons.
 """
@@ -24,6 +24,7 @@ from actions.loop.annotate import announce_action
 from actions.loop.change_state import find_spec_writer
 from actions.loop.confirmation import Confirmation
 from actions.loop.context import ActionContext
+from actions.loop.disruptions import find_held
 from actions.loop.marks import ACTION_KEY
 from actions.loop.protocols import (
     Decider,
@@ -149,13 +150,13 @@ class ActionRunner(msgspec.Struct, frozen=True):
         reads = CachedCluster(cluster)
         intent = self._intent(decision, reads)
         self.context.pulse("intended")
-        why = self._explain_unfit(facts, decision, intent, cluster)
+        why = self._explain_unfit(policy, facts, decision, intent, cluster)
         if why:
             return self._refuse(decision, *why, dry_run=dry_run)
         require_undo_rights(intent, self.context.cluster)
         if decision.step == "snapshot":
             return self._snapshot(policy, renewed, intent, dry_run=dry_run)
-        decide_again = partial(self._decide_writes_again, facts, decision)
+        decide_again = partial(self._decide_writes_again, policy, facts, decision)
         confirmation = Confirmation(intent, reads, cluster, decide_again)
         refusal = self.context.sender.dry_run(intent.changes, confirmation)
         if refusal is not None:
@@ -166,13 +167,13 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return self._act(policy, renewed, intent, confirmation)
 
     def _decide_writes_again(
-        self, facts: Facts, decision: Decision, cluster: CachedCluster
+        self, policy: Policy, facts: Facts, decision: Decision, cluster: CachedCluster
     ) -> tuple[Intent, tuple[Reason, ...]]:
         """Return the writes by objects read again, and why they must not be sent any more."""
         intent = self._intent(decision, cluster)
         # A write of a status may raise the generation; every other field is compared anyway.
         facts = msgspec.structs.replace(facts, generation=None)
-        return intent, self._explain_unfit(facts, decision, intent, cluster)
+        return intent, self._explain_unfit(policy, facts, decision, intent, cluster)
 
     def _intent(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return what the executor would write; its exception becomes a refusal."""
@@ -265,7 +266,12 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return (Reason("evidence", text),)
 
     def _explain_unfit(
-        self, facts: Facts, decision: Decision, intent: Intent, cluster: ClusterReader
+        self,
+        policy: Policy,
+        facts: Facts,
+        decision: Decision,
+        intent: Intent,
+        cluster: ClusterReader,
     ) -> tuple[Reason, ...]:
         """Return why the object is not the one of the evidence, or must not be changed."""
         if excess := find_excess(decision, intent):
@@ -279,7 +285,8 @@ class ActionRunner(msgspec.Struct, frozen=True):
             return (Reason("identity", why),)
         if not any(c.becomes or c.method == "POST" for c in intent.changes):
             return (Reason("nothing", f"{decision.verb} would change nothing"),)
-        return self.guard(intent, obj, cluster, self.context.clock())
+        why_not = self.guard(intent, obj, cluster, self.context.clock())
+        return why_not or find_held(intent, facts, policy.allow.held_by, cluster)
 
     def _explain_mark(self, obj: Mapping[str, Any]) -> str | None:
         notes = (obj.get("metadata") or {}).get("annotations") or {}

@@ -98,8 +98,9 @@ class AllowKeys(Section):
         "may it act on production, by namespace, label or priority class", "`false`"
     )
     held_by: values.GlobsOrNone = define_key(
-        "what it stops although it is held: disruption budgets that allow none (`ml/vllm`), labels "
-        "of a standby (`role=standby`), containers that elect a leader (`leader-elector`)",
+        "what it stops although it is held: disruption budgets that allow fewer pods to go "
+        "(`ml/vllm`), labels of a standby (`role=standby`), containers that elect a leader "
+        "(`leader-elector`)",
         "nothing",
     )
     cluster_objects: values.Flag = define_key(

@@ -1,13 +1,14 @@
 """Match cases with policies."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from fnmatch import translate
 from functools import lru_cache
 
 from actions.policy.model import Match, Policy
 from fallow.action_models import Facts, Reason
+from fallow.disruptions import CoveringBudget
 from fallow.window import format_duration
 
 _GATE = "match"
@@ -31,6 +32,15 @@ def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
 def is_any_match(globs: tuple[str, ...], text: str | None) -> bool:
     """Return whether a text matches one of some globs; an unknown text matches none."""
     return text is not None and _compile_pattern(globs).fullmatch(text) is not None
+
+
+def list_excesses(budgets: Collection[CoveringBudget], held_by: tuple[str, ...]) -> list[str]:
+    """Return why budgets hold, but for those that a policy lifts; one not counted is not lifted."""
+    return [
+        budget.excess
+        for budget in budgets
+        if budget.excess and (budget.allowed is None or not is_any_match(held_by, budget.name))
+    ]
 
 
 @lru_cache(maxsize=1024)

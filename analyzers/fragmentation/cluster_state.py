@@ -6,7 +6,6 @@ from decimal import Decimal
 import msgspec
 import numpy as np
 
-from analyzers.budgets import DisruptionBudgets
 from analyzers.fragmentation.inventory import (
     UNKNOWN_CPU,
     WHOLE,
@@ -36,6 +35,7 @@ from fallow.fragmentation import Integers
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.placement.fleet_state import WorkloadKey
 
 PARTS = 24

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.budgets import DisruptionBudgets
 from analyzers.holds import PodMarks, find_holds
 from analyzers.idle import flags
 from analyzers.idle.rows import StretchPod, read_inventory
@@ -18,6 +17,7 @@ from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, IO_PRESSURE
 from fallow.window import Window
+from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import SERVING_LOAD, load_step
 from warehouse.workload_gpus import build_records, read_workload_gpus

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.budgets import DisruptionBudget, DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.interruptions import read_causes
 from analyzers.reliability import clocks, devices
@@ -49,6 +48,7 @@ from fallow.protocols import Views
 from fallow.reliability_settings import ReliabilitySettings
 from fallow.tolerances import read_tolerances
 from fallow.window import Window
+from warehouse.disruption_budgets import DisruptionBudget, DisruptionBudgets
 
 RECENT = timedelta(days=1)
 """Counters of memory errors are read from the last raw samples only: counters are cumulative."""

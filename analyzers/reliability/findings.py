@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from analyzers.budgets import DisruptionBudget
 from analyzers.checkpoints import Checkpoints
 from analyzers.money import CENT, SMALLEST
 from analyzers.reliability.clocks import SlowDevice
@@ -31,6 +30,7 @@ from fallow.checkpointing import compute_daly_interval, compute_mtbf, compute_ti
 from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
 from fallow.reliability_settings import ReliabilitySettings
 from fallow.window import Window, format_duration
+from warehouse.disruption_budgets import DisruptionBudget
 
 ANALYZER = "reliability"
 MOST_NAMED = 16

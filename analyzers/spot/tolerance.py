@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.budgets import DisruptionBudgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, find_write_bursts, parse_interval
 from analyzers.rows import decode_frame, read_bursts, read_lifetimes
 from analyzers.spot.rows import WorkloadLifetimes
@@ -17,6 +16,7 @@ from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES
 from fallow.tolerances import Tolerance, read_tolerances
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
+from warehouse.disruption_budgets import DisruptionBudgets
 
 OVERLAP_S = 300.0
 """A pod that begins at most this long before another ends may replace it: inventories are late."""

@@ -30,6 +30,7 @@ from actions.policy.model import (
 )
 from actions.recommend import read_verbs, recommend
 from fallow.action_models import CaseHistory, Decision, Facts, IncidentAdvice, Waiter
+from fallow.disruptions import CoveringBudget
 from fallow.models import Finding
 from tests.actions.cases import (
     HOUR,
@@ -646,6 +647,27 @@ def test_a_policy_lifts_only_the_holds_that_it_names(
     decision = decided(facts(finding=held_finding(*names)), policy(allow=allow))
     assert ("held" in gate_names(decision)) is is_held
     assert "evidence" not in gate_names(decision)
+    assert acts(decision) is not is_held
+
+
+@pytest.mark.parametrize(
+    ("budgets", "held_by", "is_held"),
+    [
+        (None, (), False),  # the actor asks the cluster
+        ((), (), False),
+        ((CoveringBudget("ml/keep", 1, 1),), (), False),
+        ((CoveringBudget("ml/keep", 1, 2),), (), True),
+        ((CoveringBudget("ml/keep", 2, 2),), (), False),
+        ((CoveringBudget("ml/keep", 1, 2),), ("ml/keep",), False),
+        ((CoveringBudget("ml/keep", None, 1),), ("*",), True),
+    ],
+)
+def test_a_stop_of_more_pods_than_a_stored_budget_allows_is_held(
+    budgets: tuple[CoveringBudget, ...] | None, held_by: tuple[str, ...], is_held: bool
+) -> None:
+    allow = msgspec.structs.replace(policy().allow, held_by=held_by)
+    decision = decided(facts(budgets=budgets), policy(allow=allow))
+    assert ("held" in gate_names(decision)) is is_held
     assert acts(decision) is not is_held
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from analyzers.budgets import DisruptionBudgets
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory
+from warehouse.disruption_budgets import DisruptionBudgets
 
 
 def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]:
@@ -53,3 +53,29 @@ def test_that_no_budget_is_there_is_known_only_where_somebody_looked(
     views: Memory, rows: list[dict[str, Any]], looked: bool, known: bool
 ) -> None:
     assert read(views, *rows, looked=looked).is_polled("c") is known
+
+
+@pytest.mark.parametrize(
+    ("polls", "is_known"),
+    [
+        ([(2, True, 0)], True),
+        ([(2, False, 0)], False),
+        ([(2, True, 1)], False),
+        ([(3, False, 0), (2, True, 0)], True),
+        ([(3, True, 0), (2, False, 0)], False),
+        ([(60, True, 0)], True),
+        ([(61, True, 0)], False),
+    ],
+)
+def test_budgets_are_known_where_the_last_poll_of_the_hour_read_all_of_them(
+    views: Memory, polls: list[tuple[int, bool, int]], is_known: bool
+) -> None:
+    end = START + timedelta(hours=24)
+    target = "https://c/apis/policy/v1/poddisruptionbudgets"
+    row = {"cluster": "c", "collector": "kubernetes", "target": target}
+    for minutes, up, rejected in polls:
+        ts = (end - timedelta(minutes=minutes)).replace(tzinfo=None)
+        views.rows("scrape", [{**row, "ts": ts, "up": up, "rejected": rejected}])
+    budgets = DisruptionBudgets.read(views, Window(START, end))
+    assert budgets.is_polled("c") is is_known
+    assert budgets.count("c", "ns", ["{}"]) == (() if is_known else None)

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.budgets import DisruptionBudgets
 from analyzers.holds import PodMarks, find_holds
-from analyzers.rows import BudgetObject
+from warehouse.disruption_budgets import BudgetObject, DisruptionBudgets
 
 MINE = json.dumps({"matchLabels": {"app": "a"}})
 

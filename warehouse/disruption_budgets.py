@@ -1,18 +1,46 @@
 """Find the disruption budgets that cover a pod, and how many of its pods may be evicted now."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
 
-from analyzers.rows import BudgetObject, read_budgets, read_polled_clusters
+from fallow.disruptions import CoveringBudget
 from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
 from fallow.selectors import LabelSelector, match_selector
 from fallow.window import Window
+from warehouse.steps import compose_query, load_step
 
 RECENT = timedelta(hours=1)
 """How far back a poll of budgets is searched for where no budget was found."""
+
+
+class BudgetPoll(Row, frozen=True):
+    """A cluster, and whether the last poll read all of its budgets (`budget_polls.sql`)."""
+
+    cluster: str
+    up: bool
+
+
+class BudgetObject(Row, frozen=True):
+    """A disruption budget in its last observed state (`budgets.sql`)."""
+
+    cluster: str
+    namespace: str
+    name: str
+    selector: str
+    min_available: str | None
+    max_unavailable: str | None
+    allowed: int
+    counted: bool
+    """Whether its controller has counted the pods that it covers."""
+
+    @property
+    def label_selector(self) -> LabelSelector:
+        """Its selector as in its spec."""
+        return msgspec.json.decode(self.selector, type=LabelSelector)
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
@@ -35,11 +63,11 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 class DisruptionBudgets:
     """The budgets of every cluster of the warehouse."""
 
-    def __init__(self, budgets: Iterable[BudgetObject], polled: Iterable[str] = ()) -> None:
+    def __init__(self, budgets: Iterable[BudgetObject], polls: Iterable[BudgetPoll] = ()) -> None:
         self._by_place: dict[tuple[str, str], list[DisruptionBudget]] = defaultdict(list)
-        self._polled = set(polled)
+        self._polled = {poll.cluster: poll.up for poll in polls}
         for row in budgets:
-            self._polled.add(row.cluster)
+            self._polled.setdefault(row.cluster, True)
             self._by_place[row.cluster, row.namespace].append(
                 DisruptionBudget(
                     row.namespace,
@@ -55,12 +83,27 @@ class DisruptionBudgets:
     def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
         until = window.end.replace(tzinfo=None)
-        polls = read_polled_clusters(views, until - RECENT, until)
-        return cls(read_budgets(views), (row.cluster for row in polls))
+        times = {"since": until - RECENT, "until": until}
+        polls = views.query(load_step("inventory/budget_polls"), times)
+        budgets = views.query(compose_query(("inventory/last_lists", "inventory/budgets")))
+        return cls(decode_rows(budgets, BudgetObject), decode_rows(polls, BudgetPoll))
 
     def is_polled(self, cluster: str) -> bool:
         """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
-        return cluster in self._polled
+        return self._polled.get(cluster, False)
+
+    def count(
+        self, cluster: str, namespace: str, pod_labels: Iterable[str | None]
+    ) -> tuple[CoveringBudget, ...] | None:
+        """Return the budgets of pods with these labels (JSON); None = they were not polled."""
+        if not self.is_polled(cluster):
+            return None
+        covered = [b for labels in pod_labels for b in self.of(cluster, namespace, labels)]
+        allowed = {b.id: b.allowed if b.counted else None for b in covered}
+        return tuple(
+            CoveringBudget(name, allowed[name], pods)
+            for name, pods in Counter(b.id for b in covered).items()
+        )
 
     def of(self, cluster: str, namespace: str, labels: str | None) -> list[DisruptionBudget]:
         """Return the budgets that cover a pod with these labels (JSON), by name."""

@@ -1,0 +1,75 @@
+"""The budgets of a case by what its cluster's poll read: none, some, or not known."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+
+from actions.facts import gather_facts
+from fallow.disruptions import CoveringBudget
+from tests.actions.cases import finding
+from tests.analyzers.conftest import Memory
+from tests.kube.conftest import Cluster, Look
+from tests.kube.objects import meta, node, pod
+
+GPU = {"nvidia.com/gpu": "1"}
+
+
+@pytest.fixture
+def views() -> Iterator[Memory]:
+    memory = Memory()
+    yield memory
+    memory.engine.close()
+
+
+def read(
+    cluster: Cluster, look: Look, views: Memory, now: datetime
+) -> tuple[CoveringBudget, ...] | None:
+    """Return the budgets in the facts of an idle Deployment of two pods, after one poll."""
+    cluster.put("Namespace", {"metadata": {"name": "ml"}})
+    cluster.put("Node", node(capacity={"nvidia.com/gpu": "2"}))
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {}, "spec": {}}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "web", "namespace": "ml"},
+        "spec": spec,
+    }
+    cluster.put("Deployment", deployment)
+    for name in ("web-1", "web-2"):
+        item = pod(name, limits=GPU, owner=("apps/v1", "Deployment/web"))
+        item["metadata"]["labels"] = {"app": "web"}
+        cluster.put("Pod", item)
+    rows = look()
+    for table in ("pod", "scrape", "disruption_budget"):
+        zone = [
+            {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
+            for row in rows.get(table, [])
+        ]
+        views.rows(table, zone)
+    subject = type(finding().subject)("c", "ml", "Deployment", "web")
+    later = now + timedelta(minutes=1)
+    (facts,) = gather_facts(views, [finding("Deployment", "ml", subject=subject)], later)
+    return facts.budgets
+
+
+def test_a_poll_that_found_no_budget_is_known_to_have_none(
+    cluster: Cluster, look: Look, views: Memory, now: datetime
+) -> None:
+    assert read(cluster, look, views, now) == ()
+
+
+def test_a_poll_that_was_forbidden_leaves_the_budgets_unknown(
+    cluster: Cluster, look: Look, views: Memory, now: datetime
+) -> None:
+    cluster.forbid("poddisruptionbudgets")
+    assert read(cluster, look, views, now) is None
+
+
+def test_a_budget_is_counted_with_the_pods_that_it_covers(
+    cluster: Cluster, look: Look, views: Memory, now: datetime
+) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    status = {"disruptionsAllowed": 1, "expectedPods": 2}
+    item = {**meta("keep"), "spec": {"selector": selector}, "status": status}
+    cluster.put("PodDisruptionBudget", item)
+    assert read(cluster, look, views, now) == (CoveringBudget("ml/keep", 1, 2),)
