@@ -1,7 +1,8 @@
 """The budgets of a case by what its cluster's poll read: none, some, or not known."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,14 @@ def views() -> Iterator[Memory]:
     memory.engine.close()
 
 
-def read(
+Budgets = tuple[CoveringBudget, ...] | None
+
+
+@pytest.fixture
+def read_budgets(
     cluster: Cluster, look: Look, views: Memory, now: datetime
-) -> tuple[CoveringBudget, ...] | None:
-    """Return the budgets in the facts of an idle Deployment of two pods, after one poll."""
+) -> Callable[[], Budgets]:
+    """Return what reads the budgets in the facts of an idle Deployment, after one poll."""
     cluster.put("Namespace", {"metadata": {"name": "ml"}})
     cluster.put("Node", node(capacity={"nvidia.com/gpu": "2"}))
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {}, "spec": {}}}
@@ -39,7 +44,10 @@ def read(
         item = pod(name, limits=GPU, owner=("apps/v1", "Deployment/web"))
         item["metadata"]["labels"] = {"app": "web"}
         cluster.put("Pod", item)
-    rows = look()
+    return lambda: _read(look(), views, now)
+
+
+def _read(rows: dict[str, Any], views: Memory, now: datetime) -> Budgets:
     for table in ("pod", "scrape", "disruption_budget"):
         zone = [
             {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
@@ -53,23 +61,23 @@ def read(
 
 
 def test_a_poll_that_found_no_budget_is_known_to_have_none(
-    cluster: Cluster, look: Look, views: Memory, now: datetime
+    read_budgets: Callable[[], Budgets],
 ) -> None:
-    assert read(cluster, look, views, now) == ()
+    assert read_budgets() == ()
 
 
 def test_a_poll_that_was_forbidden_leaves_the_budgets_unknown(
-    cluster: Cluster, look: Look, views: Memory, now: datetime
+    cluster: Cluster, read_budgets: Callable[[], Budgets]
 ) -> None:
     cluster.forbid("poddisruptionbudgets")
-    assert read(cluster, look, views, now) is None
+    assert read_budgets() is None
 
 
 def test_a_budget_is_counted_with_the_pods_that_it_covers(
-    cluster: Cluster, look: Look, views: Memory, now: datetime
+    cluster: Cluster, read_budgets: Callable[[], Budgets]
 ) -> None:
     selector = {"matchLabels": {"app": "web"}}
     status = {"disruptionsAllowed": 1, "expectedPods": 2}
     item = {**meta("keep"), "spec": {"selector": selector}, "status": status}
     cluster.put("PodDisruptionBudget", item)
-    assert read(cluster, look, views, now) == (CoveringBudget("ml/keep", 1, 2),)
+    assert read_budgets() == (CoveringBudget("ml/keep", 1, 2),)

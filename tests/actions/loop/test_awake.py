@@ -14,7 +14,7 @@ from warehouse.lake import Warehouse
 
 
 @pytest.mark.parametrize(
-    ("look", "named", "says"),
+    ("reading", "named", "says"),
     [
         ((30, "sm_active", 0.9), True, "GPU-1 was seen at work (90%)"),
         ((30, "gpu_util_pct", 60.0), True, "(60%)"),
@@ -28,11 +28,11 @@ from warehouse.lake import Warehouse
 def test_the_last_looks(
     settings: Settings,
     now: datetime,
-    look: tuple[int, str, float | None],
+    reading: tuple[int, str, float | None],
     named: bool,
     says: str | None,
 ) -> None:
-    seconds_ago, column, value = look
+    seconds_ago, column, value = reading
     at = (now - timedelta(seconds=seconds_ago)).replace(tzinfo=None)
     seen: dict[str, Any] = {"cluster": ["c"], "ts": [at], "device": ["GPU-1"], column: [value]}
     found = cases.finding(details={"devices": ["GPU-1"]} if named else {})

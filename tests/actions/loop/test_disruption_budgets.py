@@ -111,7 +111,7 @@ def test_a_budget_that_was_just_made_and_not_counted_yet_holds_what_it_covers(
         )
 
 
-def test_a_budget_whose_spec_changed_after_it_was_counted_is_not_known(site: Site) -> None:
+def test_a_budget_that_changed_after_it_was_counted_is_not_known(site: Site) -> None:
     site.deployment()
     budget(site, maxUnavailable=2)
     actor = site.actor()
