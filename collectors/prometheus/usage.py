@@ -33,7 +33,7 @@ from fallow.window import Window
 GRID = timedelta(minutes=5)
 RANGE = "5m"
 _MOST = 2.0**63
-"""What a column of integers holds; no rate, size or count is larger."""
+"""What a column of integers holds; no rate, size or count is larger, and none is below 0."""
 Key = tuple[str, ...]
 """Values of the labels that identify a row: namespace, pod, and for some tables the container."""
 
@@ -156,7 +156,7 @@ def build_rows(
         name: np.array([column.get(key, missing) for key in keys]).ravel()
         for name, column in columns_found.items()
     }
-    finite = {name: np.where(np.abs(c) < _MOST, c, np.nan) for name, c in columns.items()}
+    finite = {n: np.where((c >= 0) & (c < _MOST), c, np.nan) for n, c in columns.items()}
     keep = np.flatnonzero(~np.all([np.isnan(c) for c in finite.values()], axis=0))
     if not len(keep):
         return None

@@ -1,15 +1,18 @@
 """Instant readings of a few pods: which queries are sent, what rows come, what a failure is."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.latest import RANGE, read_latest
+from collectors.prometheus.usage import build_rows
 from fallow.collector_settings import PrometheusSettings
+from fallow.window import Window
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -84,3 +87,17 @@ def test_a_server_that_does_not_answer_is_a_failed_look(server: Misbehaving) -> 
     (row,) = found["scrape"]
     assert (row["collector"], row["up"], row["target"]) == ("prometheus", False, server.url)
     assert "503" in row["error"]
+
+
+def test_a_count_below_zero_is_no_reading_and_takes_nothing_from_others() -> None:
+    """Three requests run; a server that says -5 wait has not said that fewer are held."""
+    key, at = ("ml", "web-1"), datetime(2026, 11, 20, 12, tzinfo=UTC)
+    found = {
+        "requests_running": {key: np.array([3.0])},
+        "requests_waiting": {key: np.array([-5.0])},
+    }
+    minute = timedelta(minutes=1)
+    batch = build_rows("pod_sample", found, Window(at, at + minute), minute, cluster="c")
+    assert batch is not None
+    [row] = batch.rows.to_pylist()
+    assert (row["requests_running"], row["requests_waiting"]) == (3.0, None)
