@@ -91,7 +91,8 @@ def test_a_server_that_does_not_answer_is_a_failed_look(server: Misbehaving) -> 
 
 def test_a_count_below_zero_is_no_reading_and_takes_nothing_from_others() -> None:
     """Three requests run; a server that says -5 wait has not said that fewer are held."""
-    key, at = ("ml", "web-1"), datetime(2026, 11, 20, 12, tzinfo=UTC)
+    key: tuple[str, ...] = ("ml", "web-1")
+    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
     found = {
         "requests_running": {key: np.array([3.0])},
         "requests_waiting": {key: np.array([-5.0])},
