@@ -48,10 +48,10 @@ hosts AS (
         h.requests_per_s,
         h.requests_held,
         h.io_pressure_ratio,
-        list_sum([h.fs_read_bps, h.fs_write_bps]) AS fs_bps,
+        h.fs_bps,
+        h.net_bps,
         coalesce(h.interval_s, 60) AS interval_s,
         h.cpu_cores - coalesce(h.sidecar_cores, 0) AS cpu_cores,
-        h.net_rx_bps + h.net_tx_bps AS net_bps,
         least(
             h.ts + to_milliseconds((1000 * coalesce(h.interval_s, 60))::BIGINT),
             $until::TIMESTAMP

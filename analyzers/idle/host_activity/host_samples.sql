@@ -7,8 +7,8 @@ SELECT
     h.ts,
     h.serves,
     coalesce(h.cpu_cores - coalesce(h.sidecar_cores, 0) > a.cores + 1e-6, false)
-    OR coalesce(h.net_rx_bps + h.net_tx_bps >= $bytes_s, false)
-    OR coalesce(list_sum([h.fs_read_bps, h.fs_write_bps]) >= $bytes_s, false)
+    OR coalesce(h.net_bps >= $bytes_s, false)
+    OR coalesce(h.fs_bps >= $bytes_s, false)
     OR coalesce(h.io_pressure_ratio >= $io_pressure, false) AS works
 FROM held_pods AS a
 INNER JOIN serving_load AS h
