@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from actions.cluster.objects import Object, get_labels, get_metadata, get_namespace, get_path, name
-from fallow.disruptions import CoveringBudget
+from fallow.disruptions import CoveringBudget, count_allowed
 from fallow.protocols import ClusterReader
 from fallow.selectors import LabelSelector, match_selector
 
@@ -28,7 +28,9 @@ def list_covering_budgets(
             mine = [p for p in pods if get_namespace(p) == namespace]
             covered = sum(match_selector(selector, get_labels(p)) for p in mine)
             if covered:
-                yield CoveringBudget(f"{namespace}/{name(budget)}", _count_allowed(budget), covered)
+                generation = get_metadata(budget).get("generation")
+                allowed = count_allowed(budget.get("status") or {}, generation)
+                yield CoveringBudget(f"{namespace}/{name(budget)}", allowed, covered)
 
 
 def _read_selector(budget: Object) -> LabelSelector | None:
@@ -37,16 +39,3 @@ def _read_selector(budget: Object) -> LabelSelector | None:
         return msgspec.convert(get_path(budget, "spec", "selector"), LabelSelector | None)
     except msgspec.ValidationError:
         return LabelSelector()
-
-
-def _count_allowed(budget: Object) -> int | None:
-    """Return how many evictions the status allows; None = it is not of this spec, or counts none.
-
-    Source: kubernetes, pkg/registry/core/pod/storage/eviction.go (checkAndDecrement).
-    """
-    status = budget.get("status") or {}
-    seen = status.get("observedGeneration") or 0
-    if seen < (get_metadata(budget).get("generation") or 0) or not status.get("expectedPods"):
-        return None
-    allowed = status.get("disruptionsAllowed") or 0
-    return allowed if isinstance(allowed, int) else None

@@ -7,16 +7,18 @@ import msgspec
 
 from collectors.inventory import WHOLE
 from collectors.kube.shapes import CustomObject
+from fallow.disruptions import count_allowed
 
 
 def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
-    """Return one row; a budget that no controller has evaluated yet allows nothing.
+    """Return one row; a budget whose controller has not counted its pods yet allows nothing.
 
     Without a selector a budget covers no pod and its selector is `null`; an empty selector covers
     all pods, and so does one that cannot be read.
     """
     spec, status = item.spec or {}, item.status or {}
     selector = spec.get("selector")
+    allowed = count_allowed(status, item.metadata.generation)
     return {
         WHOLE: not item.metadata.unreadable,
         "cluster": cluster,
@@ -31,10 +33,10 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
         else "null",  # it covers no pod
         "min_available": _format_amount(spec.get("minAvailable")),
         "max_unavailable": _format_amount(spec.get("maxUnavailable")),
-        "disruptions_allowed": _count(status.get("disruptionsAllowed")) or 0,
+        "disruptions_allowed": allowed or 0,
         "healthy": _count(status.get("currentHealthy")),
         "wanted_healthy": _count(status.get("desiredHealthy")),
-        "expected_pods": _count(status.get("expectedPods")),
+        "expected_pods": None if allowed is None else _count(status.get("expectedPods")),
     }
 
 

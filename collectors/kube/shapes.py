@@ -30,6 +30,7 @@ class Meta(ApiObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    generation: int | None = None
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None

@@ -81,3 +81,15 @@ def test_a_budget_is_counted_with_the_pods_that_it_covers(
     item = {**meta("keep"), "spec": {"selector": selector}, "status": status}
     cluster.put("PodDisruptionBudget", item)
     assert read_budgets() == (CoveringBudget("ml/keep", 1, 2),)
+
+
+@pytest.mark.parametrize(("seen", "allowed"), [(1, None), (2, 1)])
+def test_a_count_of_an_earlier_spec_is_none(
+    cluster: Cluster, read_budgets: Callable[[], Budgets], seen: int, allowed: int | None
+) -> None:
+    status = {"disruptionsAllowed": 1, "expectedPods": 2, "observedGeneration": seen}
+    selector = {"matchLabels": {"app": "web"}}
+    metadata = {"name": "keep", "namespace": "ml", "generation": 2}
+    item = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
+    cluster.put("PodDisruptionBudget", item)
+    assert read_budgets() == (CoveringBudget("ml/keep", allowed, 2),)
