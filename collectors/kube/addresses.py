@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kube.owners import find_controller
+from collectors.kube.resources import sum_requests
 from collectors.kube.shapes import Node, Pod
 from collectors.series import is_exporter
 from fallow.addresses import LOOPBACK_HOSTS, POD, fold_host, is_ip
-from fallow.kube.gpu_resources import find_gpu_resource
+from fallow.kube.gpu_resources import select_gpus
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -40,14 +41,13 @@ def list_pod_addresses(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _is_daemon(pod: Pod) -> bool:
-    owner, containers = find_controller(pod.metadata), pod.spec.containers or ()
-    sides = [side for c in containers if c.resources for side in (c.resources.limits,) if side]
+    owner = find_controller(pod.metadata)
     return (
         owner is not None
         and owner.kind == "DaemonSet"
-        and any(container.ports for container in containers)
+        and any(container.ports for container in pod.spec.containers or ())
         and not pod.spec.resource_claims
-        and not any(find_gpu_resource(name) for side in sides for name in side)
+        and not select_gpus(sum_requests(pod.spec))
     )
 
 
