@@ -161,7 +161,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
             filter(
                 None,
                 (
-                    *(f"{hold['why']}" for hold in list_holds(finding)),
+                    *(hold["why"] for hold in list_holds(finding)),
                     f"lost: {verb.lost}",
                     verb.caution,
                 ),

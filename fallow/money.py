@@ -1,6 +1,6 @@
 """Round dollars to cents: a sum is rounded once, and its parts add up to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 CENT = Decimal("0.01")
@@ -13,10 +13,16 @@ def round_to_cents(usd: Decimal) -> Decimal:
     return usd.quantize(CENT)
 
 
+def sum_known(parts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the exact sum of the values that have a price; None = none has a price."""
+    amounts = [usd for usd in parts if usd is not None]
+    return sum(amounts, Decimal()) if amounts else None
+
+
 def sum_money(parts: Sequence[Decimal | None]) -> Decimal | None:
     """Return the sum of the values that have a price, rounded once; None = none has a price."""
-    amounts = [usd for usd in parts if usd is not None]
-    return round_to_cents(sum(amounts, Decimal())) if amounts else None
+    total = sum_known(parts)
+    return None if total is None else round_to_cents(total)
 
 
 def sum_bills(bills: Sequence[Decimal | None]) -> Decimal | None:

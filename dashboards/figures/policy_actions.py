@@ -10,9 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures.query import Filters, run_query
+from fallow.action_models import Reason
+from fallow.money import sum_known
 from fallow.protocols import Views
 from fallow.resources import read_table
-from fallow.rows import Row, decode_rows
+from fallow.rows import Row
 from fallow.window import Window
 
 MOST = 1000
@@ -48,12 +50,11 @@ def count_refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]
     ]
 
 
-class PlannedCase(Row, frozen=True):
-    """A case of a plan, with what its act would free (`planned_cases.sql`)."""
+class PlannedCase(msgspec.Struct, frozen=True):
+    """A case of a plan, with what its act would free."""
 
     team: str | None
-    reasons: str | None
-    """JSON: a list of gate and text."""
+    reasons: tuple[Reason, ...]
     gpus: float | None
     usd_per_day: Decimal | None
 
@@ -72,7 +73,11 @@ class HeldBack(Row, frozen=True):
 def read_held_back(views: Views, filters: Filters) -> list[HeldBack]:
     """Return what the last plan leaves alone for reasons that teams wrote, by team and reason."""
     rows = run_query(views, ("planned", "policy_actions/planned_cases"), None, filters)
-    return sum_held_back(decode_rows(rows, PlannedCase))
+    decode = msgspec.json.Decoder(tuple[Reason, ...]).decode
+    return sum_held_back(
+        PlannedCase(row["team"], decode(row["reasons"] or "[]"), row["gpus"], row["usd_per_day"])
+        for row in rows.to_pylist()
+    )
 
 
 def sum_held_back(cases: Iterable[PlannedCase]) -> list[HeldBack]:
@@ -83,8 +88,7 @@ def sum_held_back(cases: Iterable[PlannedCase]) -> list[HeldBack]:
     """
     by_reason: dict[tuple[str, str], list[PlannedCase]] = defaultdict(list)
     for case in cases:
-        reasons = msgspec.json.decode(case.reasons or "[]", type=list[dict[str, str]])
-        texts = {r["text"].partition(":")[0] for r in reasons if r["gate"] in OWN_WORDS}
+        texts = {r.text.partition(":")[0] for r in case.reasons if r.gate in OWN_WORDS}
         for text in sorted(texts):
             by_reason[case.team or "", text].append(case)
     rows = [
@@ -93,17 +97,11 @@ def sum_held_back(cases: Iterable[PlannedCase]) -> list[HeldBack]:
             reason,
             len(of_reason),
             sum(case.gpus or 0.0 for case in of_reason),
-            sum_prices([case.usd_per_day for case in of_reason]),
+            sum_known([case.usd_per_day for case in of_reason]),
         )
         for (team, reason), of_reason in by_reason.items()
     ]
     return sorted(rows, key=lambda r: (-(r.usd_per_day or 0), -r.gpus, r.team, r.reason))
-
-
-def sum_prices(prices: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the known prices; None = none is known."""
-    with_price = [price for price in prices if price is not None]
-    return sum(with_price, Decimal(0)) if with_price else None
 
 
 def read_waiting(views: Views, filters: Filters) -> pa.Table:

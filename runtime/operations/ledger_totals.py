@@ -122,8 +122,7 @@ def _sum_clusters(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         bill = bills.setdefault(row["cluster"], {"cluster": row["cluster"]})
         for name in ("usd", "idle_usd"):
-            amounts = [usd for usd in (bill.get(name), row[name]) if usd is not None]
-            bill[name] = sum(amounts, Decimal()) if amounts else None
+            bill[name] = money.sum_known((bill.get(name), row[name]))
     return list(bills.values())
 
 

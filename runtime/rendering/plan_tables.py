@@ -1,6 +1,5 @@
 """Render plans, refusals and backtests as rows, documents and sentences."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -79,7 +78,7 @@ def sum_plan(result: "PlanResult") -> list[policy_actions.HeldBack]:
     cases = [
         policy_actions.PlannedCase(
             facts.owner,
-            json.dumps([{"gate": r.gate, "text": r.text} for r in reasons]),
+            reasons,
             facts.gpus,
             facts.usd_per_day,
         )

@@ -1,13 +1,13 @@
 """What teams hold back, by reason, with its dollars."""
 
-import json
 from decimal import Decimal
 
 from dashboards.figures.policy_actions import HeldBack, PlannedCase, sum_held_back
+from fallow.action_models import Reason
 
 
 def case(team: str, usd: str | None, *reasons: tuple[str, str]) -> PlannedCase:
-    texts = json.dumps([{"gate": gate, "text": text} for gate, text in reasons])
+    texts = tuple(Reason(gate, text) for gate, text in reasons)
     return PlannedCase(team, texts, 2.0, None if usd is None else Decimal(usd))
 
 
