@@ -14,6 +14,7 @@ from fallow.window import (
     parse_duration,
     parse_timestamp,
 )
+from warehouse.signals.frozen import is_still
 from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
@@ -152,12 +153,13 @@ def list_still_gpus(
 ) -> tuple[StillGpu, ...]:
     """Return the GPUs without a second sign for or against frozen telemetry.
 
-    In the window's newest day their power stands still, there is no energy counter, and other GPUs
-    do not show that it is frozen.
+    In the idle hours of the window's newest day they stand still (`frozen.is_still`), and other
+    GPUs do not show that they are frozen.
     """
     parameters = {**window.bounds(), "cluster": cluster}
     rows = views.query(load_step("coverage/still_gpus"), parameters).to_pylist()
-    return tuple(msgspec.convert(row, StillGpu) for row in rows)
+    still = (row for row in rows if is_still(row["changes"], row["readings"]))
+    return tuple(msgspec.convert(row, StillGpu) for row in still)
 
 
 def describe_still_gpus(

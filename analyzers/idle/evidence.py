@@ -9,7 +9,8 @@ Source: telemetry-and-waste.md#idle and #safety.
 
 A signal is True (for idle), False (against idle) or None (no data). K1 alone is `suspected`; K1
 with an independent signal is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG instance has no
-power sensor of its own: on such devices acting needs K1 with both K3 and K4 instead.
+power sensor of its own, and power that stands still may be frozen with the rest of the device's
+telemetry: on such devices acting needs K1 with both K3 and K4 instead.
 """
 
 from typing import Literal
@@ -96,6 +97,8 @@ class IdleSignals(msgspec.Struct, frozen=True):
     """The devices have a steady low activity, and more power than idle devices."""
     no_power_sensor: bool = False
     """The devices are MIG instances without a power sensor: physics may stay unknown."""
+    power_still: bool = False
+    """Nothing tells a device from one whose telemetry is frozen: so does physics."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -157,9 +160,12 @@ def _list_objections(w: IdleSignals) -> list[str]:
 def _list_missing_signals(w: IdleSignals) -> list[str]:
     """Return the signals that are missing for an act, as text."""
     reasons = []
-    if not _has_independent_signal(w):
+    has_both = (w.no_power_sensor or w.power_still) and w.host and w.intent
+    if w.power_still and w.physics is None and not has_both:
+        reasons.append("power stands still and nothing tells idle from frozen")
+    elif not _has_independent_signal(w):
         reasons.append("no independent signal beside compute")
-    elif w.physics is None and not (w.no_power_sensor and w.host and w.intent):
+    elif w.physics is None and not has_both:
         reasons.append("no signal of physics (power, processes, last kernel)")
     if not (w.host or w.intent):
         reasons.append("no signal from the host or of intent")

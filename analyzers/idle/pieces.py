@@ -15,6 +15,7 @@ from warehouse.signals.states import LOW_ACTIVITY
 SUMS = (
     "samples", "idle_samples", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
     "idle_clock", "still", "contrary", "low", "silent_us",
+    "changes", "readings",
 )  # fmt: skip
 
 

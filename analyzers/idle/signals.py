@@ -4,6 +4,7 @@ import polars as pl
 
 from fallow.idle_settings import IdleSettings
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
+from warehouse.signals.frozen import is_still
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
 from warehouse.steps import SERVING_LOAD
@@ -66,9 +67,10 @@ def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) ->
 def add_bands(
     members: pl.DataFrame, bands: pl.DataFrame, margin_w: float, *, on: list[str]
 ) -> pl.DataFrame:
-    """Add `band_w`, `band` (its source) and `physics` per device, with the bands in `bands`.
+    """Add `band_w`, `band` (its source), `power_still`, `physics` per device, by the `bands`.
 
-    Power above the band is a signal against idle; power within it, or another signal, is for it.
+    Power above the band is a signal against idle; power within it, or another signal, is for it,
+    unless nothing tells whether they are of now.
     """
     long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
     quiet = pl.any_horizontal(
@@ -81,11 +83,13 @@ def add_bands(
         pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic", "low").fill_nan(None)
     ).join(bands, on=on, how="left")
     above = (pl.col("power_w") > pl.col("band_w") + BAND_STEP_W).fill_null(True)
+    still = is_still(pl.col("changes"), pl.col("readings"))
     return joined.with_columns(
+        power_still=still,
         works=(pl.col("low") >= LOW_SHARE).fill_null(False) & above,
         physics=pl.when(within.not_().fill_null(False))
         .then(pl.lit(False))
-        .when(within.fill_null(False) | quiet)
+        .when((within.fill_null(False) | quiet) & ~still)
         .then(pl.lit(True))
         .otherwise(pl.lit(None, dtype=pl.Boolean)),
     )
@@ -103,7 +107,7 @@ def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("piece_end") - pl.col("piece_start")
     return members.group_by("span", "number", maintain_order=True).agg(
         pl.col("gpu_model", "interval_s", "instance").first(),
-        pl.col("samples", "idle_samples").sum(),
+        pl.col("samples", "idle_samples", "changes", "readings").sum(),
         *(mean(name).alias(name) for name in ("power_w", "traffic", "idle_clock", "low")),
         pl.col("procs").max(),
         pl.col("kernel_age_s").last(),
@@ -133,6 +137,7 @@ def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
         processes=pl.col("procs").max(),
         kernel_age_s=pl.col("kernel_age_s").min(),
         idle_clock=pl.col("idle_clock").min(),
+        power_still=pl.col("power_still").any(),
         no_power_sensor=pl.col("instance").all(),
         band_w=pl.col("band_w").max(),
         band=pl.col("band").first(),

@@ -97,11 +97,18 @@ class Site:
         parent: str | None = None,
         **constant: object,
     ) -> None:
-        """Put one look per value (a number is `gr_engine_active`), and the device."""
+        """Put one look per value (a number is `gr_engine_active`), and the device.
+
+        Where it has a power sensor, it has an energy counter too, unless `energy_mj` is given.
+        """
         first = START.replace(tzinfo=None) + begin
-        samples = []
+        samples, energy_mj = [], 1e12
         for n, value in enumerate(values):
             shown = value if isinstance(value, Mapping) else {"gr_engine_active": value}
+            watts = {**constant, **shown}.get("power_w")
+            if isinstance(watts, int | float) and parent is None:
+                energy_mj += watts * self.interval.total_seconds() * 1000
+                shown = {"energy_mj": energy_mj, **shown}
             samples.append(
                 {
                     "cluster": "c",

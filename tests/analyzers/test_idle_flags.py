@@ -34,7 +34,7 @@ STRETCH: dict[str, Any] = {
     "state": "idle", "estimated": False, "spread": False, "agreed": True, "against": False,
     "conflict": False, "stale": False, "steady": 1.0, "coverage": 1.0, "traffic": 0.0,
     "gap": None, "waiting_peer": False, "longest_rest_us": None, "low": False,
-    "no_power_sensor": False, "rested_us": END - START,
+    "no_power_sensor": False, "rested_us": END - START, "power_still": False,
 }  # fmt: skip
 STRETCH_TYPES = {"longest_rest_us": pl.Int64, "gap": pl.String, "traffic": pl.Float64}
 PODS: dict[str, Any] = {
@@ -92,7 +92,7 @@ def flags(
 
 def raised(row: dict[str, Any]) -> set[str]:
     """Return the names of the vetoes of a row."""
-    signals = {"physics", "host", "intent", "no_power_sensor"}
+    signals = {"physics", "host", "intent", "no_power_sensor", "power_still"}
     return {name for name in FLAGS if name not in signals and row[name]}
 
 
@@ -379,7 +379,7 @@ def test_equal_flags_share_one_judgement() -> None:
 
 PIECE: dict[str, Any] = {
     "k": 0, "gpu_model": "H100", "start": 0, "end": HOUR, "power_w": None, "idle_clock": None,
-    "procs": None, "kernel_age_s": None, "traffic": None, "low": None,
+    "procs": None, "kernel_age_s": None, "traffic": None, "low": None, "changes": 1, "readings": 60,
 }  # fmt: skip
 FIGURES = dict.fromkeys(
     ("power_w", "idle_clock", "procs", "kernel_age_s", "traffic", "low"), pl.Float64
@@ -405,6 +405,10 @@ BANDS = [{"H100": IdleBand(100.0, "learned", 9), "A100": IdleBand(60.0, "prior",
         ({"kernel_age_s": 3600.0}, True),
         ({"kernel_age_s": 3599.0}, None),
         ({"kernel_age_s": float("nan")}, None),
+        ({"power_w": 110.0, "changes": 0}, None),  # idle, or frozen
+        ({"power_w": 110.1, "changes": 0}, False),
+        ({"procs": 0.0, "changes": 0}, None),
+        ({"procs": 0.0, "changes": 0, "readings": 0}, True),  # no power sensor
         ({"start": HOUR // 2, "kernel_age_s": 1800.0}, True),
     ],
 )

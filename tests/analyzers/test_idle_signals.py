@@ -392,3 +392,33 @@ def test_buckets_of_workloads_judged_apart_are_the_whole(views: "Memory", site: 
         part.finding(row, settings).id for part in parts for row in list_stretches(part.rows)
     )
     assert found == sorted(whole.finding(row, settings).id for row in list_stretches(whole.rows))
+
+
+COARSE = IDLE | {"energy_mj": None}
+
+
+@pytest.mark.parametrize(
+    ("own", "actionable"),
+    [
+        (lambda _: COARSE, False),
+        (lambda minute: COARSE | {"power_w": 109.0 if minute < 100 else 110.0}, True),
+        (lambda minute: COARSE | {"power_w": None if minute % 7 else 110.0}, False),
+        (lambda _: COARSE | {"proc_count": 0, "throttle_mask": 1}, False),
+        (lambda minute: COARSE | {"last_kernel_age_s": 60.0 * minute + 9e5}, True),
+        (lambda minute: COARSE | {"pcie_tx_bps": float(minute % 2), "pcie_rx_bps": 0.0}, True),
+        (lambda minute: IDLE | {"energy_mj": 1e9 + 110 * 60_000 * minute}, True),
+    ],
+    ids=["coarse", "moves", "gaps", "processes", "kernel age", "traffic", "energy"],
+)
+def test_power_that_stands_still_alone_is_no_second_signal(
+    views: "Memory", site: "Site", window: Window, own: Any, actionable: bool
+) -> None:
+    """Frozen telemetry reads the same: the host alone would decide."""
+    site.device("GPU-0", [own(minute) for minute in range(4 * HOUR)])
+    site.holds("train", ["GPU-0"], kind="PyTorchJob")
+    site.host("train-0", **REST)
+    (found,) = find(views, window)
+    still = "power stands still and nothing tells idle from frozen"
+    assert (found.evidence, found.details["actionable"]) == ("confirmed", actionable)
+    assert (still in found.details["reasons"]) is not actionable
+    assert (found.details["signals"]["physics"] == "unknown") is not actionable

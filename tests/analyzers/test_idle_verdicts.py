@@ -22,7 +22,7 @@ SURE = IdleSignals(physics=True, host=True, intent=True)
 
 def test_the_table_names_every_flag_a_witness_record_has() -> None:
     named = {f.name for f in msgspec.structs.fields(IdleSignals)}
-    signals = {"compute", "physics", "host", "intent", "no_power_sensor", "low"}
+    signals = {"compute", "physics", "host", "intent", "no_power_sensor", "power_still", "low"}
     assert named == {*signals, *FLAGS, *HELD}
 
 
@@ -57,9 +57,10 @@ def test_acting_needs_compute_physics_and_host_or_intent() -> None:
         assert judged.actionable is wanted
 
 
-def test_acting_on_mig_instances_needs_host_and_intent_where_physics_is_silent() -> None:
+@pytest.mark.parametrize("silent", ["no_power_sensor", "power_still"])
+def test_acting_needs_host_and_intent_where_physics_is_silent(silent: str) -> None:
     for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
-        judged = judge_signals(IdleSignals(compute, physics, host, intent, no_power_sensor=True))
+        judged = judge_signals(IdleSignals(compute, physics, host, intent, **{silent: True}))
         against = physics is False or host is False or intent is False
         sure = (host or intent) if physics else (host and intent)
         assert judged.actionable is bool(compute and sure and not against)

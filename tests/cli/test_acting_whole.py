@@ -171,6 +171,10 @@ def _past(settings: Settings, exporter: Exporter, now: datetime) -> None:
         "interval_s": [60.0] * 300,
         "gpu_util_pct": [90.0 if m > 240 else 0.0 for m in minutes],
         "power_w": [500.0 if m > 240 else 100.0 for m in minutes],
+        # Power that stands still, without a counter that moves, is no second signal.
+        "energy_mj": [
+            10**12 + 60_000 * (100 * (300 - m) + 400 * min(300 - m, 60)) for m in minutes
+        ],
     }
     wanted = range(300, 0, -10)
     notebooks: dict[str, Any] = {

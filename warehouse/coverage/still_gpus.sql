@@ -1,5 +1,5 @@
--- Whole GPUs that are idle or whose telemetry is frozen: in the newest day of the window they are
--- idle by their readings, 20 at least, their power stands still and they have no energy counter.
+-- Whole GPUs that are idle by their readings in the newest day of the window, with what
+-- frozen.is_still asks: the readings of power, and what changed of frozen.SIGNS.
 -- Where finer neighbours or other GPUs of the model showed that the power is frozen
 -- (signals/frozen_power.sql), it is: those are not among them.
 WITH gpu AS (
@@ -9,7 +9,13 @@ WITH gpu AS (
         any_value(d.node) AS node,
         any_value(coalesce(d.gpu_model, d.model)) AS model,
         max(r.bucket) AS newest,
-        sum(r.idle_s) / 3600 AS idle_h
+        sum(r.idle_s) / 3600 AS idle_h,
+        sum(r.power_w_n)::BIGINT AS readings,
+        (min(r.power_w_min) < max(r.power_w_max))::BIGINT
+        + coalesce(max(r.energy_mj) > 0, FALSE)::BIGINT
+        + (count(DISTINCT r.pcie_bps_max) > 1)::BIGINT
+        + (count(DISTINCT r.nvlink_bps_max) > 1)::BIGINT
+        + (count(DISTINCT r.last_kernel_age_s_min) > 1)::BIGINT AS changes
     FROM rollup_1h AS r
     INNER JOIN device AS d ON r.cluster = d.cluster AND r.device = d.device
     WHERE
@@ -18,9 +24,6 @@ WITH gpu AS (
         -- An hour at work says nothing of an idle GPU's sensor.
         AND r.idle_s > 0 AND r.low_s + r.busy_s <= 0
     GROUP BY r.cluster, r.device
-    HAVING
-        min(r.power_w_min) = max(r.power_w_max) AND count(r.energy_mj) = 0
-        AND sum(r.power_w_n) >= 20
 )
 
 SELECT
@@ -28,7 +31,9 @@ SELECT
     g.node,
     g.device,
     g.model,
-    g.idle_h
+    g.idle_h,
+    g.readings,
+    g.changes
 FROM gpu AS g
 WHERE
     NOT EXISTS (

@@ -5,8 +5,11 @@ readings alone are no sign, nor are still clocks, memory or temperature. The sig
 counter that stands still while power is above 0 (`classify_samples`, per sample, with those around
 it, so that one live minute does not hide six frozen hours; where the power moves, the two
 contradict each other, and that is unknown as well), and the other devices of the model
-(`frozen_power.sql`; telemetry-and-waste.md#safety, stale metrics).
+(`frozen_power.sql`; telemetry-and-waste.md#safety, stale metrics). Where none of them is seen,
+nothing tells an idle GPU from frozen telemetry (`is_still`), and power is no second signal.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +23,34 @@ from warehouse.steps import load_step
 STILL_US = 600_000_000
 """Ten minutes without a change of the energy counter: it repeats an old value."""
 
+SIGNS = ("power_w", "energy_mj", "traffic_bps", "kernel_age_s")
+"""Measures of which one change shows that the telemetry of an idle device is live."""
+
 Flags = npt.NDArray[np.bool_]
+
+
+def is_still(changes: Any, readings: Any) -> Any:
+    """Return whether nothing tells an idle GPU from frozen telemetry, of numbers or columns.
+
+    There are `readings` of its power, and no `changes` of `SIGNS` between them.
+    """
+    return (readings > 0) & (changes <= 0)
+
+
+def find_changes(samples: DeviceSamples) -> Flags:
+    """Return at which samples one of `SIGNS` differs from its last value: telemetry is live.
+
+    A missing value is no change.
+    """
+    live = np.zeros(len(samples), dtype=bool)
+    for name in SIGNS:
+        values = samples.measures[name]
+        rows = np.flatnonzero(~np.isnan(values))
+        live[rows[_find_changes(values[rows]) & ~_find_changes(samples.device[rows])]] = True
+    if samples.bucketed:
+        live |= np.isnan(samples.measures["still_w"]) & ~np.isnan(samples.measures["power_w"])
+        live |= samples.measures["energy_mj"] > 0
+    return live
 
 
 def classify_samples(samples: DeviceSamples) -> Flags:
