@@ -4,7 +4,8 @@ A verdict covers a stretch of hours. Terminal input of a minute ago is lost in i
 stretch a minute early. Before a stop, this module therefore judges the last reading alone:
 
     active      one reading is enough to leave the workload alone
-    stale       a signal with earlier readings has none within its interval and 30 s
+    stale       a signal with earlier readings has none within its interval and 30 s, or nothing
+                tells since the minimum duration whether a device's power is of now
     unanswered  a source that was to be read again did not answer
 """
 
@@ -20,6 +21,7 @@ from fallow.action_models import Facts
 from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from fallow.window import format_duration
+from warehouse.signals.frozen import is_still
 from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD, compose_query, load_step
 
 MAX_DELAY = timedelta(seconds=30)
@@ -50,6 +52,8 @@ class SignalReading(msgspec.Struct, frozen=True):
     """CPU that the pod requests."""
     source: str | None = None
     """Collector of a device's sample."""
+    changes: int | None = None
+    """Of power: what changed within `ActivityLimits.recent` (`frozen.is_still`)."""
 
 
 class ActivityLimits(msgspec.Struct, frozen=True):
@@ -59,7 +63,8 @@ class ActivityLimits(msgspec.Struct, frozen=True):
     host_cores: float
     """Cores above which a pod is active, whatever it requests; sidecars are excluded."""
     recent: timedelta
-    """Activity of a kernel or terminal counts for this time: the minimum duration of a verdict."""
+    """Activity of a kernel or terminal counts for this time, and so does a change that shows live
+    telemetry: the minimum duration of a verdict."""
     notebook_s: float = 60.0
     """Seconds between two reads of a notebook server."""
 
@@ -86,6 +91,7 @@ def read_signals(
         "devices": [str(d) for d in devices] if isinstance(devices, (list, tuple)) else [],
         "since": max(window.start, now - LOOKBACK),
         "held_since": now - ALLOCATED,
+        "live_since": now - limits.recent,
         "until": now,
         "notebook_s": limits.notebook_s,
     }
@@ -98,14 +104,19 @@ def judge_readings(
     """Judge readings of just before `now`; a pure function.
 
     The texts are in the order of the readings. A signal that had readings in the stretch and has
-    none now is stale, whether or not the verdict needed it: the cause is unknown.
+    none now is stale, whether or not the verdict needed it: the cause is unknown. So is power that
+    stands still, unless host and intent decided without it.
     """
+    signals = facts.finding.details.get("signals") or {}
+    needs_power = (signals.get("host"), signals.get("intent")) != ("idle", "idle")
     active, stale = [], []
     for reading in signal_readings:
         if why := _explain_active(reading, facts, now, limits):
             active.append(why)
         if why := explain_age(reading.signal, reading.about, now - reading.ts, reading.interval_s):
             stale.append(why)
+        if needs_power and reading.changes is not None and is_still(reading.changes, readings=1):
+            stale.append(f"the power of {reading.about} stands still, and may be frozen")
     return Recheck(tuple(active), tuple(stale))
 
 

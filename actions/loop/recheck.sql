@@ -34,12 +34,28 @@ device_samples AS (
         s.source,
         coalesce(s.interval_s, 60) AS interval_s,
         s.activity,
+        s.energy_mj,
+        s.last_kernel_age_s,
+        greatest(s.pcie_tx_bps + s.pcie_rx_bps, s.nvlink_tx_bps + s.nvlink_rx_bps) AS traffic_bps,
         CASE WHEN s.parent IS null THEN s.power_w END AS power_w
     FROM active_sample AS s
     INNER JOIN gpus AS g ON s.device = g.device
     WHERE
         s.cluster = $cluster
         AND s.ts >= $since::TIMESTAMP AND s.ts <= $until::TIMESTAMP
+),
+
+-- What shows that telemetry is live, as frozen.count_changes has it.
+lives AS (
+    SELECT
+        device,
+        (count(DISTINCT power_w) > 1)::BIGINT
+        + (count(DISTINCT energy_mj) > 1)::BIGINT
+        + (count(DISTINCT traffic_bps) > 1)::BIGINT
+        + (count(DISTINCT last_kernel_age_s) > 1)::BIGINT AS changes
+    FROM device_samples
+    WHERE ts >= $live_since::TIMESTAMP
+    GROUP BY device
 ),
 
 hosts AS (
@@ -194,9 +210,11 @@ SELECT
     r.value,
     r.active_at,
     r.source,
-    q.cores
+    q.cores,
+    CASE WHEN r.signal = 'power' THEN coalesce(v.changes, 0) END AS changes
 FROM readings AS r
 LEFT JOIN requested AS q ON r.about = q.pod
+LEFT JOIN lives AS v ON r.about = v.device
 WHERE r.value IS NOT null
 QUALIFY row_number() OVER (PARTITION BY r.signal, r.about ORDER BY r.ts DESC) = 1
 ORDER BY r.signal, r.about

@@ -70,7 +70,7 @@ def add_bands(
     """Add `band_w`, `band` (its source), `power_still`, `physics` per device, by the `bands`.
 
     Power above the band is a signal against idle; power within it, or another signal, is for it,
-    unless nothing tells whether they are of now.
+    unless nothing changes that tells whether they are of now.
     """
     long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
     quiet = pl.any_horizontal(
@@ -83,13 +83,12 @@ def add_bands(
         pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic", "low").fill_nan(None)
     ).join(bands, on=on, how="left")
     above = (pl.col("power_w") > pl.col("band_w") + BAND_STEP_W).fill_null(True)
-    still = is_still(pl.col("changes"), pl.col("readings"))
     return joined.with_columns(
-        power_still=still,
+        power_still=is_still(pl.col("changes"), pl.col("readings")),
         works=(pl.col("low") >= LOW_SHARE).fill_null(False) & above,
         physics=pl.when(within.not_().fill_null(False))
         .then(pl.lit(False))
-        .when((within.fill_null(False) | quiet) & ~still)
+        .when((within.fill_null(False) | quiet) & (pl.col("changes") > 0))
         .then(pl.lit(True))
         .otherwise(pl.lit(None, dtype=pl.Boolean)),
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from analyzers.idle.samples import MEASURES
 from warehouse.sample_validity import VALIDITY
-from warehouse.signals.frozen import find_changes
+from warehouse.signals.frozen import count_changes
 from warehouse.signals.runs import IDLE, MICRO, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
 
@@ -127,14 +127,9 @@ def sum_samples(
         "contrary": contrary,
         "low": mean(activity),
         "silent_us": _is_silent(samples, low, high),
-        "changes": _count(find_changes(samples), np.minimum(low + 1, high), high),
-        "readings": _count(~np.isnan(m["power_w"]), low, high),
+        "changes": count_changes(samples, low, high),
+        "readings": over(~np.isnan(m["power_w"])),
     }
-
-
-def _count(flags: Any, low: Any, high: Any) -> Any:
-    total = np.concatenate([[0], np.cumsum(flags)])
-    return total[high] - total[low]
 
 
 def _is_silent(samples: DeviceSamples, low: Any, high: Any) -> Any:

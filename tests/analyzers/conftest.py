@@ -108,7 +108,7 @@ class Site:
             watts = {**constant, **shown}.get("power_w")
             if isinstance(watts, int | float) and parent is None:
                 energy_mj += watts * self.interval.total_seconds() * 1000
-                shown = {"energy_mj": energy_mj, **shown}
+                shown = {"energy_mj": energy_mj, **constant, **shown}
             samples.append(
                 {
                     "cluster": "c",

@@ -408,7 +408,7 @@ BANDS = [{"H100": IdleBand(100.0, "learned", 9), "A100": IdleBand(60.0, "prior",
         ({"power_w": 110.0, "changes": 0}, None),  # idle, or frozen
         ({"power_w": 110.1, "changes": 0}, False),
         ({"procs": 0.0, "changes": 0}, None),
-        ({"procs": 0.0, "changes": 0, "readings": 0}, True),  # no power sensor
+        ({"procs": 0.0, "changes": 0, "readings": 0}, None),  # no power sensor
         ({"start": HOUR // 2, "kernel_age_s": 1800.0}, True),
     ],
 )

@@ -133,6 +133,61 @@ def test_a_piece_of_repeated_values_is_still() -> None:
     assert not summed(samples(3, still=[False] * 3))["still"]
 
 
+W, BEFORE = 110.0, 500.0
+
+
+@pytest.mark.parametrize(
+    ("columns", "changes", "readings"),
+    [
+        ({"power_w": [BEFORE, W, W, W]}, 0, 3),
+        ({"power_w": [BEFORE, W, W, W + 0.1]}, 1, 3),
+        ({"power_w": [BEFORE, NAN, W, W]}, 0, 2),
+        ({"power_w": [W, W, NAN, W]}, 0, 2),
+        ({"power_w": [W, W, NAN, W + 0.1]}, 1, 2),
+        ({"energy_mj": [0.0, 5.0, 5.0, 5.0]}, 0, 0),
+        ({"energy_mj": [0.0, 5.0, 5.0, 6.0]}, 1, 0),
+        ({"power_w": [W] * 4, "energy_mj": [0.0, 5.0, 6.0, 7.0]}, 2, 3),
+        ({"power_w": [W] * 4, "traffic_bps": [9.0, 0.0, 0.0, 1.0]}, 1, 3),
+        ({"power_w": [W] * 4, "kernel_age_s": [0.0, 60.0, 120.0, 120.0]}, 1, 3),
+        ({"power_w": [W] * 4, "procs": [1.0, 1.0, 0.0, 0.0]}, 0, 3),
+        ({}, 0, 0),
+    ],
+)
+def test_changes_within_a_piece_are_counted_of_what_moves_on_a_live_device(
+    columns: dict[str, Any], changes: int, readings: int
+) -> None:
+    columns = {"power_w": [NAN] * 4, **columns}
+    found = summed(samples(4, still_w=columns["power_w"], **columns), 1)
+    assert (found["changes"], found["readings"]) == (changes, readings)
+
+
+@pytest.mark.parametrize(
+    ("columns", "changes"),
+    [
+        ({"power_w": [W] * 3, "still_w": [W] * 3}, 0),
+        # Means of equal readings may differ in their last digit.
+        ({"power_w": [W, W + 1e-9, W], "still_w": [W] * 3}, 0),
+        ({"power_w": [W] * 3, "still_w": [W, W, NAN]}, 1),
+        ({"power_w": [W] * 3, "still_w": [W, NAN, W]}, 1),
+        ({"power_w": [W, W, NAN], "still_w": [W, W, NAN]}, 0),
+        ({"power_w": [W, W, W + 1], "still_w": [W, W, W + 1]}, 1),
+        ({"power_w": [W] * 3, "still_w": [W] * 3, "energy_mj": [0.0, 0.0, 0.0]}, 0),
+        ({"power_w": [W] * 3, "still_w": [W] * 3, "energy_mj": [5.0, 5.0, 5.0]}, 2),
+        ({"energy_mj": [5.0, 5.0, 5.0]}, 2),
+    ],
+)
+def test_changes_of_buckets_are_those_within_them_too(
+    columns: dict[str, Any], changes: int
+) -> None:
+    assert summed(samples(3, bucketed=True, step_s=300, **columns), 1)["changes"] == changes
+
+
+def test_pieces_of_two_devices_count_their_own_changes() -> None:
+    made = samples(4, device=[0, 0, 1, 1], power_w=[W, W, 60.0, 61.0], still_w=[W, W, 60.0, 61.0])
+    sums = sum_samples(made, np.array([0, 2]), np.array([2, 4]))
+    assert sums["changes"].tolist() == [0, 1]
+
+
 def test_traffic_counts_above_the_least_of_its_own_device() -> None:
     rates = [3 * MB, 4 * MB, 4.1 * MB, 9 * MB, 9 * MB, NAN]
     made = samples(6, device=[0, 0, 0, 1, 1, 1], at=[0, 60, 120, 0, 60, 120], traffic_bps=rates)

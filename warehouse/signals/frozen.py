@@ -23,7 +23,7 @@ from warehouse.steps import load_step
 STILL_US = 600_000_000
 """Ten minutes without a change of the energy counter: it repeats an old value."""
 
-SIGNS = ("power_w", "energy_mj", "traffic_bps", "kernel_age_s")
+SIGNS = ("still_w", "energy_mj", "traffic_bps", "kernel_age_s")
 """Measures of which one change shows that the telemetry of an idle device is live."""
 
 Flags = npt.NDArray[np.bool_]
@@ -37,20 +37,26 @@ def is_still(changes: Any, readings: Any) -> Any:
     return (readings > 0) & (changes <= 0)
 
 
-def find_changes(samples: DeviceSamples) -> Flags:
-    """Return at which samples one of `SIGNS` differs from its last value: telemetry is live.
+def count_changes(samples: DeviceSamples, low: Ints, high: Ints) -> Ints:
+    """Count the changes of `SIGNS` between the rows from each `low` to the one before `high`.
 
-    A missing value is no change.
+    The rows of a piece are of one device. A missing value is no change, and neither is what differs
+    from a value before the piece.
     """
-    live = np.zeros(len(samples), dtype=bool)
+    changes = np.zeros(len(low), dtype=np.int64)
     for name in SIGNS:
         values = samples.measures[name]
         rows = np.flatnonzero(~np.isnan(values))
-        live[rows[_find_changes(values[rows]) & ~_find_changes(samples.device[rows])]] = True
+        begin, end = np.searchsorted(rows, low), np.searchsorted(rows, high)
+        several = end - begin > 1
+        changed = np.cumsum(_find_changes(values[rows]))
+        changes[several] += changed[end[several] - 1] - changed[begin[several]]
     if samples.bucketed:
-        live |= np.isnan(samples.measures["still_w"]) & ~np.isnan(samples.measures["power_w"])
-        live |= samples.measures["energy_mj"] > 0
-    return live
+        m = samples.measures
+        moves = (m["energy_mj"] > 0) | (np.isnan(m["still_w"]) & ~np.isnan(m["power_w"]))
+        total = np.concatenate([[0], np.cumsum(moves)])
+        changes += total[high] - total[low]
+    return changes
 
 
 def classify_samples(samples: DeviceSamples) -> Flags:

@@ -28,9 +28,9 @@ MINUTE = timedelta(minutes=1)
 DETAILS = {"devices": ["GPU-1"], "idle_band_w": 70.0, "rule": {"power_margin_w": 10.0}}
 
 
-def facts(hours: float = 8) -> Facts:
+def facts(hours: float = 8, **more: Any) -> Facts:
     window = Window(NOW - timedelta(hours=hours), NOW)
-    found = cases.finding(details=DETAILS, window=window)
+    found = cases.finding(details=DETAILS | more, window=window)
     return cases.facts(finding=found, pods=(PodRef("nb-0"),))
 
 
@@ -160,6 +160,64 @@ def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
             "the last reading of terminals is 12m old (nb-0)",
         ),
     )
+
+
+STANDS = "the power of GPU-1 stands still, and may be frozen"
+LIVE = {"sm_active": 0.0, "power_w": 70.0}
+
+
+@pytest.mark.parametrize(
+    ("before", "changed_ago", "still"),
+    [
+        (LIVE, 2, True),
+        (LIVE | {"power_w": 70.5}, 59, False),
+        (LIVE | {"power_w": 70.5}, 61, True),
+        (LIVE | {"energy_mj": 999.0}, 59, False),
+        (LIVE | {"energy_mj": 1000.0}, 59, True),
+        (LIVE | {"last_kernel_age_s": 60.0}, 59, False),
+        (LIVE | {"pcie_tx_bps": 1.0, "pcie_rx_bps": 0.0}, 59, False),
+        ({"sm_active": 0.0}, 59, True),
+    ],
+    ids=[
+        "nothing", "power", "power before", "counter", "still counter", "kernel", "traffic",
+        "a gap",
+    ],
+)  # fmt: skip
+def test_power_that_stands_still_up_to_the_act_holds_it(
+    settings: Settings, before: dict[str, Any], changed_ago: int, still: bool
+) -> None:
+    """What read the same all day may be frozen since the last change."""
+    of_now = LIVE | {"energy_mj": 1000.0, "last_kernel_age_s": 120.0}
+    of_now |= {"pcie_tx_bps": 0.0, "pcie_rx_bps": 0.0}
+    shown = {name: of_now[name] for name in {**LIVE, **before}}
+    device = {"cluster": "c", "device": "GPU-1", "interval_s": 60.0}
+    minutes = ((ago, before if ago == changed_ago else shown) for ago in range(70, 0, -1))
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(lake, "sample", *(device | {"ts": at(ago * MINUTE)} | row for ago, row in minutes))
+        found = read_signals(lake, facts(), NOW, LIMITS)
+    assert judge_readings(found, facts(), NOW, LIMITS).stale == ((STANDS,) if still else ())
+
+
+@pytest.mark.parametrize(
+    ("host", "intent", "held"),
+    [("idle", "idle", False), ("idle", "unknown", True), ("unknown", "idle", True)],
+)
+def test_power_that_stands_still_holds_no_act_that_host_and_intent_decided(
+    host: str, intent: str, held: bool
+) -> None:
+    reading = SignalReading("power", "GPU-1", NOW, 60.0, 70.0, changes=0)
+    about = facts(signals={"host": host, "intent": intent})
+    assert judge_readings([reading], about, NOW, LIMITS).stale == ((STANDS,) if held else ())
+
+
+def test_an_instance_has_no_power_that_could_stand_still(settings: Settings) -> None:
+    """The gauge is of the whole GPU."""
+    device = {"cluster": "c", "device": "GPU-1", "parent": "GPU-0", "interval_s": 60.0}
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(lake, "sample", *(device | {"ts": at(n * MINUTE)} | LIVE for n in range(70, 0, -1)))
+        assert judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS) == (
+            Recheck()
+        )
 
 
 def scrape(collector: str, target: str, *, up: bool, ago: timedelta) -> dict[str, Any]:
