@@ -14,6 +14,7 @@ from analyzers.stalled.findings import build_finding, build_subject
 from analyzers.stalled.judge import StalledJob, UncertainStall
 from analyzers.stalled.lookback import StallVerdict, judge_recent
 from analyzers.work import read_costs
+from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.reliability_settings import StalledSettings
@@ -26,8 +27,13 @@ class StalledAnalyzer:
     Source: telemetry-and-waste.md#signals.
     """
 
-    def __init__(self, settings: StalledSettings | None = None) -> None:
+    shared_settings = ("idle",)
+
+    def __init__(
+        self, settings: StalledSettings | None = None, *, idle: IdleSettings | None = None
+    ) -> None:
         self.settings = settings or StalledSettings()
+        self._margin_w = (idle or IdleSettings()).power_margin_w
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return jobs that are, or were, stalled, the most GPU-hours first."""
@@ -55,4 +61,4 @@ class StalledAnalyzer:
 
     @cache_query
     def _judged(self, views: Views, window: Window) -> list[StallVerdict]:
-        return judge_recent(views, window, self.settings)
+        return judge_recent(views, window, self.settings, self._margin_w)

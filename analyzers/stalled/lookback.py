@@ -28,7 +28,6 @@ from analyzers.stalled.rows import (
 from analyzers.workload_kinds import list_gang_kinds
 from analyzers.workload_rows import Owner
 from fallow.gpu_models import find_gpu_model
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.reliability_settings import StalledSettings
 from fallow.window import Window
@@ -40,17 +39,20 @@ Candidate = tuple[TrainingJob, QuietSegment]
 StallVerdict = StalledJob | UncertainStall
 
 
-def judge_recent(views: Views, window: Window, settings: StalledSettings) -> list[StallVerdict]:
+def judge_recent(
+    views: Views, window: Window, settings: StalledSettings, margin_w: float
+) -> list[StallVerdict]:
     """Judge the last hours.
 
-    For jobs that hang longer, double the hours until the start is found.
+    For jobs that hang longer, double the hours until the start is found. A device rests up to
+    `margin_w` watts above the idle power of its model.
     """
     verdicts: list[StallVerdict] = []
     least_s = settings.min_duration.total_seconds()
     lookback, only = settings.lookback, frozenset[int]()
     while True:
         recent = Window(max(window.start, window.end - lookback), window.end)
-        recent_verdicts, cut = _judge_hours(views, recent, only, least_s)
+        recent_verdicts, cut = _judge_hours(views, recent, only, least_s, margin_w)
         if not cut or recent.start <= window.start:
             return [*verdicts, *recent_verdicts]
         verdicts += [verdict for verdict in recent_verdicts if verdict.job.owner not in cut]
@@ -61,7 +63,7 @@ def judge_recent(views: Views, window: Window, settings: StalledSettings) -> lis
 
 
 def _judge_hours(
-    views: Views, recent: Window, only: frozenset[int], least_s: float
+    views: Views, recent: Window, only: frozenset[int], least_s: float, margin_w: float
 ) -> tuple[list[StallVerdict], dict[Owner, TrainingJob]]:
     """Judge some hours, of these pods only (none = all); return the jobs whose hang is cut off.
 
@@ -77,7 +79,7 @@ def _judge_hours(
     limits = _name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm", "spin_bps",
                           "rest_engine", "most_gap", "still_readings", "still_s")  # fmt: skip
     by_job: dict[Owner, list[QuietStretch]] = {}
-    for quiet in _read_quiet(views, {**parameters, **limits, "least_s": least_s}):
+    for quiet in _read_quiet(views, {**parameters, **limits, "least_s": least_s}, margin_w):
         by_job.setdefault(quiet.owner, []).append(quiet)
     candidates = [
         (job.within(segment.start, segment.end), segment)
@@ -96,18 +98,18 @@ def _judge_hours(
     return [*uncertain, *_judge_candidates(views, recent, whole, progress, least_s)], cut
 
 
-def _read_quiet(views: Views, parameters: dict[str, Any]) -> list[QuietStretch]:
+def _read_quiet(views: Views, parameters: dict[str, Any], margin_w: float) -> list[QuietStretch]:
     """Return the stretches without work; five minutes of rest above the idle band are work."""
     stretches = read_quiet(views, parameters)
     resting = sorted({(q.cluster, q.device) for q in stretches if q.first_rest is not None})
     if not resting:
         return stretches
     rows = read_five_minutes(views, parameters, resting)
-    above = rows.filter(pl.Series(_flag_above_band(rows)))
+    above = rows.filter(pl.Series(_flag_above_band(rows, margin_w)))
     return stretches if above.is_empty() else read_quiet(views, parameters, above)
 
 
-def _flag_above_band(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def _flag_above_band(rows: pl.DataFrame, margin_w: float) -> npt.NDArray[np.bool_]:
     """Return which five minutes have more power than an idle GPU of their model."""
     models = {name: find_gpu_model(name) for name in rows["model"].unique()}
     priors = {name: model.idle_context_w for name, model in models.items() if model is not None}
@@ -122,7 +124,7 @@ def _flag_above_band(rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
         columns["line"],
         columns["power_w"],
         EnergyRows(columns["energy_mj"], rows["seconds"].to_numpy(), rows["interval_s"].to_numpy()),
-        columns["band_w"] + IdleSettings().power_margin_w,
+        columns["band_w"] + margin_w,
     )
 
 

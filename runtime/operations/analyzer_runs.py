@@ -413,5 +413,6 @@ def read_waterfall(
 def _load_analyzer(settings: Settings, name: str) -> Analyzer:
     plugin = plugins.load("analyzers", name)
     section = getattr(settings, name.replace("-", "_"), None)
-    analyzer: Analyzer = plugin() if section is None else plugin(section)
+    shared = {group: getattr(settings, group) for group in getattr(plugin, "shared_settings", ())}
+    analyzer: Analyzer = plugin(**shared) if section is None else plugin(section, **shared)
     return analyzer

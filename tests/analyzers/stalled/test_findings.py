@@ -12,6 +12,8 @@ from analyzers.stalled.analyzer import StalledAnalyzer
 from analyzers.stalled.limits import read_limits
 from fallow.models import Finding
 from fallow.reliability_settings import StalledSettings
+from fallow.settings import Settings
+from runtime.operations.analyzer_runs import load_analyzers
 from tests.analyzers.conftest import Memory
 from tests.analyzers.gangs import SHOWN, Gangs
 from tests.analyzers.goldens import agree
@@ -383,14 +385,21 @@ def test_hours_are_those_of_ranks_that_did_no_work(
         gangs.views.engine.close()
 
 
-@pytest.mark.parametrize(("watts", "stalled"), [(130.0, True), (131.0, False)])
-def test_ranks_above_the_idle_band_do_not_rest(gangs: Gangs, watts: float, stalled: bool) -> None:
-    """120 W are an idle H100's, 10 W the margin: bursts between its readings are work."""
+@pytest.mark.parametrize(
+    ("margin_w", "watts", "stalled"),
+    [(10.0, 130.0, True), (10.0, 131.0, False), (30.0, 150.0, True), (30.0, 151.0, False)],
+)
+def test_ranks_above_the_idle_band_do_not_rest(
+    gangs: Gangs, margin_w: float, watts: float, stalled: bool
+) -> None:
+    """120 W are an idle H100's, beside `idle.power_margin_w`: bursts between readings are work."""
     gangs.job("w", *[(WORKED, ("rest", 30))] * 2, shown={"rest": {"power_w": watts}})
     gangs.progress("w", (120, 30), (30, 0))
     for rank in range(2):
         gangs.host("w", rank, (120, WORKS), (30, {}))
-    assert (set(found(gangs)) == {"w"}) is stalled
+    chosen = Settings.model_validate({"idle": {"power_margin_w": margin_w}})
+    made = load_analyzers(chosen, ["stalled"])["stalled"].find(gangs.views, gangs.window)
+    assert [f.subject.workload for f in made] == ["w"] * stalled
 
 
 def test_energy_shows_bursts_that_the_power_gauge_misses(gangs: Gangs) -> None:
