@@ -43,9 +43,14 @@ def explain_errors(where: str) -> Iterator[None]:
         TemporaryError: a later attempt may succeed: disk full, catalog busy, PostgreSQL or S3
             not reachable.
         WarehouseError: no later attempt will succeed: damaged file, no permission, refused.
+        KeyboardInterrupt: the engine ended a statement because of one.
     """
     try:
         yield
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
     except (duckdb.Error, OSError) as error:
         raise explain_error(error, where) from error
 

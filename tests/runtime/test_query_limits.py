@@ -1,5 +1,8 @@
 """A query that takes too much time or memory ends with its process, whatever the engine does."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,28 @@ from warehouse.lake import Warehouse
 ENGINE_MB, START_MB, LATE_MB = 256, 300, 200
 """The engine's limit; what the command has before it queries; what a query may take in between two
 looks on a busy machine."""
+ENDLESS = "SELECT sum(i) FROM range(1000000000000) AS t(i)"
+_INTERRUPTED = """
+import signal
+from runtime.cli import main
+from warehouse import statements
+
+execute = statements._execute
+signal.signal(signal.SIGPROF, signal.default_int_handler)
+
+def begin(cursor, sql, parameters):
+    signal.setitimer(signal.ITIMER_PROF, 0.5)
+    return execute(cursor, sql, parameters)
+
+statements._execute = begin
+main()
+"""
 
 
 @pytest.mark.parametrize(
     ("sql", "within", "ended_by"),
     [
-        ("SELECT sum(a * b) FROM range(10000000) x(a), range(10000000) y(b)", "1s", "ran for 1 s"),
+        (ENDLESS, "1s", "ran for 1 s"),
         ("SELECT unnest(range(50000000)) AS i", "5m", "MiB of memory and was ended"),
         ("SELECT list(i) FROM range(90000000) AS t(i)", "5m", "memory"),
     ],
@@ -34,3 +53,16 @@ def test_a_query_ends_at_its_limits(tmp_path: Path, sql: str, within: str, ended
     assert ended_by in ended.err
     assert "hint: " in ended.err
     assert ended.peak_mib < START_MB + ENGINE_MB * 1.5 + LATE_MB
+
+
+def test_a_query_that_is_interrupted_is_no_defect(tmp_path: Path) -> None:
+    Warehouse.open(Settings(home=tmp_path / "home"), write=True).close()
+    command = ["warehouse", "query", ENDLESS, "--home", str(tmp_path / "home")]
+    ended = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"FALLOW_WAREHOUSE__QUERY_WITHIN": "30s"},
+    )
+    assert (ended.returncode, ended.stderr) == (130, "fallow: interrupted\n")
