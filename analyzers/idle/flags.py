@@ -57,7 +57,9 @@ def add_flags(
         )
 
     request_pods = pl.col("pods_requests").fill_null(0)
-    requested = (end - pl.col("held_us") < least).fill_null(False)
+    requested, load_unknown = (
+        (end - pl.col(last) < least).fill_null(False) for last in ("held_us", "unknown_load_us")
+    )
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
     latest = pl.max_horizontal(pl.col("last_kernel_us"), pl.col("last_terminal_us")).fill_null(0)
@@ -65,7 +67,7 @@ def add_flags(
     intent = (
         pl.when((request_pods > 0) & served)
         .then(pl.lit(False))
-        .when(requested)
+        .when(requested | load_unknown)
         .then(pl.lit(None, dtype=pl.Boolean))
         .when((request_pods > 0) & (request_pods >= pod_count))
         .then(pl.lit(True))

@@ -15,6 +15,7 @@ SELECT
     count(p.requests_per_s) AS requests_n,
     max(epoch_us(p.ts)) FILTER (WHERE p.serves) AS served_us,
     max(epoch_us(p.ts)) FILTER (WHERE p.requests_held > 0) AS held_us,
+    max(epoch_us(p.ts)) FILTER (WHERE p.is_load_unknown) AS unknown_load_us,
     arg_max(p.requests_waiting, p.ts) FILTER (WHERE p.requests_held > 0) AS waiting,
     arg_max(p.requests_running, p.ts) FILTER (WHERE p.requests_held > 0) AS running,
     arg_max(p.requests_swapped, p.ts) FILTER (WHERE p.requests_held > 0) AS swapped

@@ -26,7 +26,7 @@ HOST = (
     "cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "io", "io_n", "served_n", "requests_n",
 )  # fmt: skip
 SERVER = ("servers_n", "busy_n", "kernel_n")
-LATEST = ("served_us", "held_us")
+LATEST = ("served_us", "held_us", "unknown_load_us")
 LOAD = ("waiting", "running", "swapped")
 HOST_ROWS = compose_steps("idle/part", SERVING_LOAD, "idle/hosts")
 NAMES = ("cluster", "namespace", "pod", "pod_uid")

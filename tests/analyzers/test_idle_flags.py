@@ -44,6 +44,7 @@ PODS: dict[str, Any] = {
 HOST: dict[str, Any] = {
     "row": 0, "active": False, "cpu_n": 9.0, "served_n": 0.0, "requests_n": 0.0,
     "served_us": None, "pods_cpu": 2, "held_us": None, "pods_net": 2, "pods_requests": 0,
+    "unknown_load_us": None,
 }  # fmt: skip
 SERVERS: dict[str, Any] = {
     "row": 0, "servers_n": 9.0, "busy_n": 0.0, "kernel_n": 100.0, "busy_us": None,
@@ -54,6 +55,7 @@ TIMES = dict.fromkeys(
         "started_us",
         "served_us",
         "held_us",
+        "unknown_load_us",
         "busy_us",
         "last_kernel_us",
         "last_terminal_us",
@@ -172,6 +174,14 @@ def test_a_pod_has_the_veto_of_its_own_column(pods: dict[str, Any], veto: str) -
 @pytest.mark.parametrize(("ago", "vetoes"), [(HOUR - 1, {"requested"}), (HOUR, set())])
 def test_requests_hold_a_stretch_for_the_least_duration(ago: int, vetoes: set[str]) -> None:
     assert raised(flags(host={"held_us": END - ago})) == vetoes
+
+
+@pytest.mark.parametrize(("ago", "intent"), [(HOUR - 1, None), (HOUR, True)])
+def test_what_requests_wait_is_unknown_for_the_least_duration(
+    ago: int, *, intent: bool | None
+) -> None:
+    quiet = {"pods_requests": 2, "requests_n": 9.0, "unknown_load_us": END - ago}
+    assert flags(host=quiet)["intent"] is intent
 
 
 def test_what_holds_a_workload_holds_all_of_it_only() -> None:

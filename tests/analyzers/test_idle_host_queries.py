@@ -88,6 +88,25 @@ def test_sums_of_a_host() -> None:
     assert (row["served_n"], row["requests_n"], row["served_us"]) == (2, 3, us(23))
 
 
+@pytest.mark.parametrize(
+    ("load", "unknown", "held"),
+    [
+        ({"requests_running": 0.0, "requests_waiting": 0.0}, None, None),
+        ({"requests_running": 0.0}, us(21), None),
+        ({"requests_running": 0.0, "requests_swapped": 0.0}, us(21), None),
+        ({"requests_running": 1.0}, None, us(21)),
+        ({"requests_running": 0.0, "requests_swapped": 1.0}, None, us(21)),
+        ({"requests_waiting": 0.0}, None, None),  # Triton's other backends
+        ({"requests_per_s": 0.0}, None, None),
+    ],
+)
+def test_a_queue_that_is_not_known_is_no_empty_one(
+    load: dict[str, float], unknown: int | None, held: int | None
+) -> None:
+    (row,) = read_part("hosts", [{"ts": at(21), **load}])
+    assert (row["unknown_load_us"], row["held_us"]) == (unknown, held)
+
+
 def test_sums_of_a_notebook_server() -> None:
     (row,) = read_part(
         "notebooks",

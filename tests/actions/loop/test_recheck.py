@@ -118,6 +118,19 @@ def at(ago: timedelta) -> datetime:
     return (NOW - ago).replace(tzinfo=None)
 
 
+def test_a_queue_that_nobody_could_read_is_stale(settings: Settings) -> None:
+    here = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
+    host = here | {"interval_s": 300.0, "requests_running": 0.0}
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(
+            lake, "pod_sample",
+            host | {"ts": at(11 * MINUTE), "requests_waiting": 0.0},
+            host | {"ts": at(6 * MINUTE)},
+        )  # fmt: skip
+        found = judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS)
+    assert found.stale == ("the last reading of requests held is 6m old (nb-0)",)
+
+
 def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
     space = facts().finding.subject.namespace
     here = {"cluster": "c", "namespace": space, "pod": "nb-0"}
