@@ -137,6 +137,8 @@ class Facts(msgspec.Struct, frozen=True):
     vetoes: tuple[str, ...] = ()
     budgets: tuple[CoveringBudget, ...] | None = None
     """The disruption budgets that cover its pods; None = nobody polled them."""
+    budgets_unread: bool = False
+    """Whether the last poll could not read all budgets of its cluster."""
     autoscaled_by: tuple[str, ...] = ()
     """GitOps tools, HPAs and other controllers that would revert a change, from the inventory."""
     usd_per_day: Decimal | None = None

@@ -85,12 +85,17 @@ class DisruptionBudgets:
         until = window.end.replace(tzinfo=None)
         times = {"since": until - RECENT, "until": until}
         polls = views.query(load_step("inventory/budget_polls"), times)
-        budgets = views.query(compose_query(("inventory/last_lists", "inventory/budgets")))
+        steps = ("inventory/last_lists", "inventory/budget_polls", "inventory/budgets")
+        budgets = views.query(compose_query(steps), times)
         return cls(decode_rows(budgets, BudgetObject), decode_rows(polls, BudgetPoll))
 
     def is_polled(self, cluster: str) -> bool:
         """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
         return self._polled.get(cluster, False)
+
+    def is_unread(self, cluster: str) -> bool:
+        """Return whether the last poll did not read all of a cluster's budgets."""
+        return not self._polled.get(cluster, True)
 
     def count(
         self, cluster: str, namespace: str, pod_labels: Iterable[str | None]

@@ -154,6 +154,7 @@ def build_facts(
         skew_s=_find_skew(pods, workload=workload),
         vetoes=_list_vetoes(finding, held_gpus),
         budgets=_count_budgets(budgets, finding, pods),
+        budgets_unread=budgets is not None and budgets.is_unread(cluster),
         usd_per_day=_get_usd(advice),
         waiting=pending.admits(allocations, pods) if pending is not None else None,
         over_quota=_is_over_quota(quotas, finding, queue),

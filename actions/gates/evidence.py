@@ -101,6 +101,11 @@ def _check_held(case: GateInput) -> Iterator[Refusal]:
         if not is_any_match(lifted, hold.get("name") or None)
     ]
     texts += list_excesses(facts.budgets or () if stops else (), lifted)
+    if stops and facts.budgets_unread:
+        texts.append(
+            "whether a disruption budget covers its pods is unknown: the last poll did not read all "
+            "of its cluster's"
+        )
     yield from map(Refusal, dict.fromkeys(texts))
 
 

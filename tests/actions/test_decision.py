@@ -671,6 +671,15 @@ def test_a_stop_of_more_pods_than_a_stored_budget_allows_is_held(
     assert acts(decision) is not is_held
 
 
+@pytest.mark.parametrize(("verb", "is_held"), [("stop", True), ("cordon", False)])
+def test_a_stop_is_held_where_the_last_poll_of_budgets_failed(verb: str, *, is_held: bool) -> None:
+    decision = decided(
+        facts(budgets_unread=True, recommendation=advice(verb)),
+        policy(allow=msgspec.structs.replace(policy().allow, held_by=("*",))),
+    )
+    assert ("held" in gate_names(decision)) is is_held
+
+
 @pytest.mark.parametrize(("names", "stops"), [(("ml/keep",), True), (("ml/keep", ""), False)])
 def test_what_no_policy_can_lift_is_only_notified(names: tuple[str, ...], stops: bool) -> None:
     first = recommend(held_finding(*names))[0]

@@ -55,6 +55,22 @@ def test_that_no_budget_is_there_is_known_only_where_somebody_looked(
     assert read(views, *rows, looked=looked).is_polled("c") is known
 
 
+@pytest.mark.parametrize(("polls", "is_kept"), [([True, False], True), ([False, True], False)])
+def test_a_budget_is_deleted_where_a_poll_that_read_all_has_it_not(
+    views: Memory, polls: list[bool], *, is_kept: bool
+) -> None:
+    end = START + timedelta(hours=24)
+    target = "https://c/apis/policy/v1/poddisruptionbudgets"
+    for minutes, up in zip((40, 5), polls, strict=True):
+        ts = (end - timedelta(minutes=minutes)).replace(tzinfo=None)
+        row = {"cluster": "c", "collector": "kubernetes", "target": target, "ts": ts, "up": up}
+        views.rows("scrape", [row])
+    found = read(views, budget(hours=20))
+    assert names(found) == ["b"] * is_kept
+    assert found.is_unread("c") is is_kept
+    assert found.is_unread("d") is False, "nobody polled them"
+
+
 @pytest.mark.parametrize(
     ("polls", "is_known"),
     [

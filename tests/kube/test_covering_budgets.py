@@ -23,14 +23,15 @@ def views() -> Iterator[Memory]:
     memory.engine.close()
 
 
-Budgets = tuple[CoveringBudget, ...] | None
+Budgets = tuple[tuple[CoveringBudget, ...] | None, bool]
 
 
 @pytest.fixture
 def read_budgets(
     cluster: Cluster, look: Look, views: Memory, now: datetime
 ) -> Callable[[], Budgets]:
-    """Return what reads the budgets in the facts of an idle Deployment, after one poll."""
+    """Return what reads the budgets in the facts of an idle Deployment, and whether some were not
+    read, after one poll."""
     cluster.put("Namespace", {"metadata": {"name": "ml"}})
     cluster.put("Node", node(capacity={"nvidia.com/gpu": "2"}))
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {}, "spec": {}}}
@@ -57,20 +58,20 @@ def _read(rows: dict[str, Any], views: Memory, now: datetime) -> Budgets:
     subject = type(finding().subject)("c", "ml", "Deployment", "web")
     later = now + timedelta(minutes=1)
     (facts,) = gather_facts(views, [finding("Deployment", "ml", subject=subject)], later)
-    return facts.budgets
+    return facts.budgets, facts.budgets_unread
 
 
 def test_a_poll_that_found_no_budget_is_known_to_have_none(
     read_budgets: Callable[[], Budgets],
 ) -> None:
-    assert read_budgets() == ()
+    assert read_budgets() == ((), False)
 
 
 def test_a_poll_that_was_forbidden_leaves_the_budgets_unknown(
     cluster: Cluster, read_budgets: Callable[[], Budgets]
 ) -> None:
     cluster.forbid("poddisruptionbudgets")
-    assert read_budgets() is None
+    assert read_budgets() == (None, True)
 
 
 def test_a_budget_is_counted_with_the_pods_that_it_covers(
@@ -80,7 +81,7 @@ def test_a_budget_is_counted_with_the_pods_that_it_covers(
     status = {"disruptionsAllowed": 1, "expectedPods": 2}
     item = {**meta("keep"), "spec": {"selector": selector}, "status": status}
     cluster.put("PodDisruptionBudget", item)
-    assert read_budgets() == (CoveringBudget("ml/keep", 1, 2),)
+    assert read_budgets() == ((CoveringBudget("ml/keep", 1, 2),), False)
 
 
 @pytest.mark.parametrize(("seen", "allowed"), [(1, None), (2, 1)])
@@ -92,4 +93,4 @@ def test_a_count_of_an_earlier_spec_is_none(
     metadata = {"name": "keep", "namespace": "ml", "generation": 2}
     item = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
     cluster.put("PodDisruptionBudget", item)
-    assert read_budgets() == (CoveringBudget("ml/keep", allowed, 2),)
+    assert read_budgets() == ((CoveringBudget("ml/keep", allowed, 2),), False)
