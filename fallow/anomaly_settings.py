@@ -4,6 +4,7 @@ from decimal import Decimal
 
 from pydantic import AwareDatetime, Field
 
+from fallow.price_settings import Usd
 from fallow.settings_groups import SettingsGroup
 
 
@@ -36,9 +37,7 @@ class AnomaliesSettings(SettingsGroup):
     coverage: float = Field(
         0.9, gt=0, le=1, description="least share of the usual GPU-hours known; else not judged"
     )
-    min_usd: Decimal = Field(
-        Decimal(100), ge=0, description="a change of fewer dollars is no finding"
-    )
+    min_usd: Usd = Field(Decimal(100), description="a change of fewer dollars is no finding")
     min_gpu_hours: float = Field(24.0, ge=0, description="likewise where not all of it has a price")
     min_share: float = Field(
         0.10, ge=0, le=10, description="least part of what was usual in the same hours"

@@ -1,10 +1,10 @@
 """Settings of capacity: fragmentation, node pools, quota and demand."""
 
 from datetime import date, timedelta
-from decimal import Decimal
 
 from pydantic import Field
 
+from fallow.price_settings import Usd
 from fallow.settings_groups import Duration, SettingsGroup
 
 
@@ -99,7 +99,7 @@ class DemandSettings(SettingsGroup):
         le=timedelta(hours=6),
         description="from a request until a new node serves it",
     )
-    cold_start_usd: Decimal | None = Field(
+    cold_start_usd: Usd | None = Field(
         None, gt=0, description="what it costs that one GPU is not ready; unset = service_level"
     )
     hold: Duration = Field(

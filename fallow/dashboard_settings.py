@@ -1,11 +1,11 @@
 """Settings of the dashboard: its address, who may sign in, and the budget of finance."""
 
 from datetime import timedelta
-from decimal import Decimal
 from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from fallow.price_settings import Usd
 from fallow.settings_groups import Duration, SettingsGroup, TimeZone
 
 LEAST_SECRET = 32
@@ -100,7 +100,7 @@ class DashboardSettings(SettingsGroup):
 class FinanceSettings(SettingsGroup):
     """What was planned, beside what was paid."""
 
-    usd_per_month: Decimal | None = Field(None, gt=0, description="budget of a calendar month")
-    teams_usd_per_month: dict[str, Decimal] = Field(
+    usd_per_month: Usd | None = Field(None, gt=0, description="budget of a calendar month")
+    teams_usd_per_month: dict[str, Usd] = Field(
         default_factory=dict, description="budgets of teams"
     )

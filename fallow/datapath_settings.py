@@ -4,6 +4,7 @@ from decimal import Decimal
 
 from pydantic import AwareDatetime, Field
 
+from fallow.price_settings import Usd
 from fallow.settings_groups import SettingsGroup
 
 
@@ -11,9 +12,9 @@ class StorageClass(SettingsGroup):
     """A class of storage with the site's own prices."""
 
     name: str = Field(min_length=1)
-    usd_per_gib_month: Decimal = Field(ge=0)
-    retrieval_usd_per_gib: Decimal = Field(Decimal(0), ge=0, description="of every read")
-    write_usd_per_gib: Decimal = Field(Decimal(0), ge=0, description="requests and transfer, once")
+    usd_per_gib_month: Usd
+    retrieval_usd_per_gib: Usd = Field(Decimal(0), description="of every read")
+    write_usd_per_gib: Usd = Field(Decimal(0), description="requests and transfer, once")
     minimum_days: int = Field(0, ge=0, le=3650, description="paid also when it leaves sooner")
     instant: bool = Field(True, description="false = has to be restored before it is read")
 
@@ -59,7 +60,7 @@ class DatapathSettings(SettingsGroup):
     coverage: float = Field(
         0.9, gt=0, le=1, description="least share of the readers' life that was watched"
     )
-    min_saving_usd: Decimal = Field(Decimal(10), ge=0, description="per month; less is no finding")
-    cache_usd_per_gib_month: Decimal | None = Field(
-        None, ge=0, description="of local disk; unset = no cache is weighed"
+    min_saving_usd: Usd = Field(Decimal(10), description="per month; less is no finding")
+    cache_usd_per_gib_month: Usd | None = Field(
+        None, description="of local disk; unset = no cache is weighed"
     )

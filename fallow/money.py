@@ -4,6 +4,12 @@ from collections.abc import Iterable, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 CENT = Decimal("0.01")
+DECIMALS = 8
+"""Of stored dollars (`fallow.tables`)."""
+MOST_USD = 10**9
+"""Dollars of one figure from outside: stored ones have ten digits before the point."""
+MOST_USD_H = 10**6
+"""Dollars of an hour, of a GPU or a node."""
 MICRO_HOURS = 6
 """Decimals of GPU-hours in machine-readable files; the last one is 3.6 ms."""
 

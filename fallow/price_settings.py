@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from fallow.money import DECIMALS, MOST_USD, MOST_USD_H
 from fallow.settings_groups import SettingsGroup
 from fallow.window import EARLIEST
 
@@ -25,21 +26,27 @@ def check_price_time(at: datetime) -> datetime:
 
 
 PriceTime = Annotated[AwareDatetime, AfterValidator(check_price_time)]
+Usd = Annotated[Decimal, Field(ge=0, lt=MOST_USD)]
+"""Dollars from outside, whatever they are for."""
+UsdPerHour = Annotated[Decimal, Field(gt=0, lt=MOST_USD_H, decimal_places=DECIMALS)]
+"""A price from outside, of an hour of a GPU or of a node."""
 
 
 class OwnedServer(SettingsGroup):
     """A kind of server that the site owns: what its GPU-hour costs, amortised."""
 
-    capex_usd: Decimal = Field(gt=0, description="price of one server")
-    gpus: int = Field(gt=0, description="GPUs of one server")
-    years: Decimal = Field(Decimal(4), gt=0, description="life")
-    residual_usd: Decimal = Field(Decimal(0), ge=0, description="worth at the end of its life")
-    availability: Decimal = Field(Decimal("0.97"), gt=0, le=1)
-    kw: Decimal = Field(Decimal(0), ge=0, description="what one server draws")
-    pue: Decimal = Field(Decimal("1.3"), ge=1, description="power usage effectiveness of the site")
-    usd_per_kwh: Decimal = Field(Decimal("0.10"), ge=0)
+    capex_usd: Usd = Field(ge=1, description="price of one server")
+    gpus: int = Field(gt=0, le=1000, description="GPUs of one server")
+    years: Decimal = Field(Decimal(4), ge=Decimal("0.1"), le=100, description="life")
+    residual_usd: Usd = Field(Decimal(0), description="worth at the end of its life")
+    availability: Decimal = Field(Decimal("0.97"), ge=Decimal("0.01"), le=1)
+    kw: Decimal = Field(Decimal(0), ge=0, le=10_000, description="what one server draws")
+    pue: Decimal = Field(
+        Decimal("1.3"), ge=1, le=10, description="power usage effectiveness of the site"
+    )
+    usd_per_kwh: Decimal = Field(Decimal("0.10"), ge=0, le=100)
     running_pct_per_year: Decimal = Field(
-        Decimal(0), ge=0, description="support, space and staff in percent of capex"
+        Decimal(0), ge=0, le=1000, description="support, space and staff in percent of capex"
     )
     gpu_model: str = Field("", description="empty = any")
     instance_type: str = Field("", description="empty = any")
@@ -55,9 +62,9 @@ class ReservedCapacity(SettingsGroup):
     name: str
     provider: str
     instance_type: str
-    nodes: int = Field(gt=0)
-    gpus_per_node: int = Field(gt=0)
-    usd_per_node_hour: Decimal = Field(gt=0)
+    nodes: int = Field(gt=0, le=1_000_000)
+    gpus_per_node: int = Field(gt=0, le=1000)
+    usd_per_node_hour: UsdPerHour
     start: AwareDatetime
     end: AwareDatetime
     region: str = ""
@@ -67,15 +74,15 @@ class ReservedCapacity(SettingsGroup):
 class PriceSettings(SettingsGroup):
     """Where prices come from; the first source that knows a node prices it."""
 
-    usd_per_gpu_hour: Decimal | None = Field(
-        None, gt=0, description="one price for every GPU of `cluster`, before any rate card"
+    usd_per_gpu_hour: UsdPerHour | None = Field(
+        None, description="one price for every GPU of `cluster`, before any rate card"
     )
-    by_model: dict[str, Decimal] = Field(
+    by_model: dict[str, UsdPerHour] = Field(
         default_factory=dict, description="USD per GPU-hour by model of gpu_models.csv"
     )
     rate_card: str = Field("", description="CSV that overrides the built-in rate card")
     region: str = Field("", description="region for nodes that name none")
-    discount_pct: float = Field(0.0, ge=0, lt=100, description="negotiated discount on list")
+    discount_pct: float = Field(0.0, ge=0, le=99, description="negotiated discount on list")
     on_prem: list[OwnedServer] = Field(
         default_factory=list, description="servers the site owns: capex_usd, gpus, years, kw ..."
     )

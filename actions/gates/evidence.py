@@ -103,8 +103,8 @@ def _check_held(case: GateInput) -> Iterator[Refusal]:
     texts += list_excesses(facts.budgets or () if stops else (), lifted)
     if stops and facts.budgets_unread:
         texts.append(
-            "whether a disruption budget covers its pods is unknown: the last poll did not read all "
-            "of its cluster's"
+            "whether a disruption budget covers its pods is unknown: the last poll did not read "
+            "all budgets of its cluster"
         )
     yield from map(Refusal, dict.fromkeys(texts))
 

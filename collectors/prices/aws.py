@@ -10,14 +10,13 @@ from collectors.prices.card import CardRow, read_built_in
 from collectors.prices.parts import GPU_BASE, split
 from collectors.prices.rate_card import batch, compute_gpu_bases, get_utc_now
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError
+from fallow.money import MOST_USD_H
 from fallow.tables import Batch
 from fallow.window import Window
 
 PRICING_REGION = "us-east-1"
 """The Pricing API exists in few regions; this one has the prices of every region."""
 NO_DISCOUNT = "spot equals list: no spot market here"
-MOST_USD = 100_000
-"""Dollars of an instance's hour; a price beyond is no price."""
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure"}
 DENIED |= {"InvalidClientTokenId", "UnrecognizedClientException", "ExpiredToken"}
 
@@ -191,7 +190,7 @@ def _parse_money(text: str, price_name: str) -> Decimal | None:
         usd = Decimal(text)
     except (InvalidOperation, TypeError, ValueError) as error:
         raise SourceError(f"AWS: the {price_name} is {text!r}, not a number") from error
-    if not usd.is_finite() or not 0 <= usd < MOST_USD:
+    if not usd.is_finite() or not 0 <= usd < MOST_USD_H:
         raise SourceError(f"AWS: the {price_name} is {text!r}, not a price")
     return usd or None
 

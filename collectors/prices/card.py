@@ -9,9 +9,11 @@ from typing import Literal, get_args
 
 import msgspec
 
+from collectors.prices.parts import QUANTUM
 from fallow.errors import UsageError
 from fallow.gpu_models import read_gpu_models
 from fallow.input_files import read_text_input
+from fallow.money import MOST_USD_H
 from fallow.price_settings import check_price_time
 from fallow.resources import read_text
 
@@ -165,9 +167,12 @@ def _parse_number(at: str, name: str, text: str, *, zero: bool = False) -> Decim
         number = Decimal(text)
     except InvalidOperation:
         number = Decimal("NaN")
-    if not number.is_finite() or number < 0 or (number == 0 and not zero) or number >= 10**6:
+    least = 0 if zero else QUANTUM
+    if not number.is_finite() or not least <= number < MOST_USD_H:
         minimum_text = "zero or more" if zero else "more than zero"
-        raise UsageError(f"{at}: {name} is {text!r}, not a number of {minimum_text}")
+        raise UsageError(
+            f"{at}: {name} is {text!r}, not a number of {minimum_text}, below {MOST_USD_H:,}"
+        )
     return number
 
 

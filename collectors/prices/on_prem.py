@@ -9,6 +9,7 @@ import msgspec
 from collectors.prices.parts import QUANTUM
 from collectors.prices.rate_card import batch, get_utc_now
 from fallow.errors import UsageError
+from fallow.money import MOST_USD_H
 from fallow.price_settings import ALWAYS
 from fallow.tables import Batch
 from fallow.window import Window
@@ -96,6 +97,11 @@ class OnPrem:
             energy=kw * pue * usd_per_kwh / gpus,
             running=capex_usd * running_pct_per_year / 100 / (HOURS_PER_YEAR * gpus),
         )
+        if self.cost.total * gpus >= MOST_USD_H:
+            raise UsageError(
+                f"on-prem price: {self.cost.total} USD per GPU-hour is no price",
+                hint="check capex_usd, gpus, years and kw of prices.on_prem",
+            )
 
     def rates(self, window: Window) -> Batch:  # noqa: ARG002  (the price holds for the whole life)
         """Return the one `rate` row of this server: term `amortised`, all of it for its GPUs."""

@@ -1,18 +1,19 @@
 """`fallow import ...`: bring in files, dumps and a Prometheus's history."""
 
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from collectors.exposition_file import import_exposition
 from collectors.kube.dump import import_kubectl
 from collectors.openb import EPOCH, import_openb
 from collectors.samples_file import import_samples
 from fallow.errors import UsageError
-from fallow.price_settings import check_price_time
+from fallow.price_settings import UsdPerHour, check_price_time
 from fallow.rejections import Rejection
 from fallow.window import parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, add_group, command
@@ -161,9 +162,9 @@ def _parse_rate(text: str | None) -> Decimal | None:
     if text is None:
         return None
     try:
-        price: Any = Decimal(text)
-    except InvalidOperation:
-        price = None
-    if price is None or not price.is_finite() or price <= 0:
-        raise UsageError(f"--rate {text!r} is not a price", hint="USD per GPU-hour, such as 1.861")
-    return Decimal(price)
+        return TypeAdapter[Decimal](UsdPerHour).validate_python(text)
+    except ValidationError as error:
+        raise UsageError(
+            f"--rate {text!r} is not a price: {error.errors()[0]['msg']}",
+            hint="USD per GPU-hour, such as 1.861",
+        ) from error

@@ -30,8 +30,7 @@ Budgets = tuple[tuple[CoveringBudget, ...] | None, bool]
 def read_budgets(
     cluster: Cluster, look: Look, views: Memory, now: datetime
 ) -> Callable[[], Budgets]:
-    """Return what reads the budgets in the facts of an idle Deployment, and whether some were not
-    read, after one poll."""
+    """Return what reads the budgets of an idle Deployment, and whether the poll lacks some."""
     cluster.put("Namespace", {"metadata": {"name": "ml"}})
     cluster.put("Node", node(capacity={"nvidia.com/gpu": "2"}))
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {}, "spec": {}}}

@@ -104,13 +104,6 @@ def test_settings_discount_and_override(now: datetime) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("usd", ["0", "-1", "NaN", "Infinity"])
-def test_a_price_of_a_model_that_is_none_is_refused(usd: str) -> None:
-    settings = PriceSettings.model_construct(by_model={"H100": Decimal(usd)})
-    with pytest.raises(UsageError, match="not a price above zero"):
-        RateCard(settings)
-
-
 def test_a_site_s_card_replaces_only_its_offers(now: datetime, tmp_path: Path) -> None:
     path = tmp_path / "card.csv"
     path.write_text(f"{HEADER}\n{GOOD}\n{GOOD.replace(',50,2026-10-01', ',45,2026-11-15')}\n")

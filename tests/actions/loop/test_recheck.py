@@ -118,7 +118,7 @@ def at(ago: timedelta) -> datetime:
     return (NOW - ago).replace(tzinfo=None)
 
 
-def test_a_queue_that_nobody_could_read_is_stale(settings: Settings) -> None:
+def test_a_queue_that_could_not_be_read_is_stale(settings: Settings) -> None:
     here = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
     host = here | {"interval_s": 300.0, "requests_running": 0.0}
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
