@@ -154,7 +154,7 @@ def build_facts(
         skew_s=_find_skew(pods, workload=workload),
         vetoes=_list_vetoes(finding, held_gpus),
         budgets=_count_budgets(budgets, finding, pods),
-        budgets_unread=budgets is not None and budgets.is_unread(cluster),
+        budgets_unread=_is_unread(budgets, cluster),
         usd_per_day=_get_usd(advice),
         waiting=pending.admits(allocations, pods) if pending is not None else None,
         over_quota=_is_over_quota(quotas, finding, queue),
@@ -171,6 +171,10 @@ def _count_budgets(
         return None
     labels = [p.labels for p in pods if p.phase not in ENDED]
     return budgets.count(finding.subject.cluster, finding.subject.namespace, labels)
+
+
+def _is_unread(budgets: DisruptionBudgets | None, cluster: str) -> bool:
+    return budgets is not None and budgets.is_unread(cluster)
 
 
 def _find_creation(pods: Sequence[PodRecord], node: NodeRecord | None) -> datetime | None:
