@@ -83,7 +83,8 @@ def add_longest_rest(
     """Add `longest_rest_us`: the longest rest before each row's that ended by itself.
 
     Those are earlier stretches, if they ended within the history of the settings, and the rests
-    before the `bursts` of this one. Adds `rested_us` too: how long it has rested since the last.
+    before the `bursts` of this one; the work that ends it is none of them. Adds `rested_us` too:
+    how long it has rested since the last.
     """
     both = rows.select("row", "owner", "at", begin="start").join(stretches, on="owner")
     since = pl.col("at") - round(settings.history.total_seconds() * MICRO)
@@ -91,8 +92,7 @@ def add_longest_rest(
     inside = rows.select("row", "span", "at", "start", until="end").join(bursts, on="span")
     inside = inside.filter(
         (pl.col("burst_us") >= pl.col("start"))
-        & (pl.col("burst_us") < pl.col("until"))
-        & (pl.col("burst_us") + BUCKET_US <= pl.col("at"))
+        & (pl.col("burst_us") + BUCKET_US <= pl.min_horizontal("until", "at"))
     ).sort("row", "burst_us")
     before = pl.col("burst_us").shift(1).over("row").fill_null(pl.col("start"))
     idle_times = pl.concat(

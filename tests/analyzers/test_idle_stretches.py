@@ -286,6 +286,21 @@ def test_a_burst_ends_a_rest_and_no_stretch(
     assert both["end"].to_list() == [AT, AT]
 
 
+@pytest.mark.parametrize(
+    ("before_end", "longest", "rested"), [(FIVE, DAY - FIVE, FIVE), (FIVE - 1, None, DAY)]
+)
+def test_the_work_that_ended_a_stretch_is_no_moment_in_it(
+    before_end: int, longest: int | None, rested: int
+) -> None:
+    """It is in the five minutes of the end: a rest of a day was one until then."""
+    end = AT - 2 * DAY
+    rows = build_rows(end - DAY).with_columns(end=end)
+    none = pl.DataFrame(schema={"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64})
+    both = add_longest_rest(rows, none, build_bursts(end - before_end), IdleSettings())
+    assert both["longest_rest_us"].to_list() == [longest, None]
+    assert both["rested_us"].to_list() == [rested, DAY]
+
+
 @pytest.mark.parametrize(("rested", "recurrent"), [(2, True), (2.99, True), (3, False)])
 def test_a_rest_that_is_no_longer_than_others_may_end_by_itself(
     rested: float, recurrent: bool
