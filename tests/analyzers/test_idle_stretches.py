@@ -289,7 +289,7 @@ def test_a_burst_ends_a_rest_and_no_stretch(
 @pytest.mark.parametrize(
     ("before_end", "longest", "rested"), [(FIVE, DAY - FIVE, FIVE), (FIVE - 1, None, DAY)]
 )
-def test_the_work_that_ended_a_stretch_is_no_moment_in_it(
+def test_the_work_that_ended_a_stretch_is_no_burst_in_it(
     before_end: int, longest: int | None, rested: int
 ) -> None:
     """It is in the five minutes of the end: a rest of a day was one until then."""
