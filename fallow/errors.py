@@ -117,6 +117,11 @@ class UnreadableDaysError(TemporaryError):
         )
 
 
+def advise_extra(extra: str) -> str:
+    """Return what installs an extra, in words: its name at a registry may be another project's."""
+    return f"in Fallow's checkout: pip install '.[{extra}]'"
+
+
 def format_days(days: Iterable[date]) -> str:
     """Return days as ranges: `2026-11-01 to 2026-11-07, 2026-11-09`."""
     ranges: list[tuple[date, date]] = []

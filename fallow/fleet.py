@@ -159,7 +159,7 @@ def open_fleet(home: Path | str | None, *, config: Path | str | None, cluster: s
     if ENTRY_POINT not in points:
         raise UsageError(
             "nothing that opens a warehouse is installed",
-            hint="pip install fallow: its entry point fallow.connect is missing",
+            hint="install Fallow from its checkout: its entry point fallow.connect is missing",
         )
     fleet: Fleet = points[ENTRY_POINT].load()(home, config=config, cluster=cluster)
     return fleet

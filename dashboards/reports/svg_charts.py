@@ -4,7 +4,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from fallow.errors import UsageError
+from fallow.errors import UsageError, advise_extra
 
 if TYPE_CHECKING:
     from dashboards.charts import Chart
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 INK, LINE = "#010203", "#010204"
 """Placeholders of the page's text colour and line colour until a writer replaces them."""
 _IDS = re.compile(r'(\bid="|url\(#|href="#)')
-HOW = "pip install 'fallow[reports]' brings what draws them: typst, vl-convert-python and altair"
+HOW = f"{advise_extra('reports')} brings what draws them: typst, vl-convert-python and altair"
 
 
 def render_svg(chart: "Chart", width: int, font: str) -> str:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import typer
 
-from fallow.errors import UsageError
+from fallow.errors import UsageError, advise_extra
 from runtime.cli.options import CommandRun, command
 from runtime.operations.fleet_answers import FleetAnswers
 
@@ -24,7 +24,7 @@ def mcp(run: CommandRun) -> None:
     assistant starts this command.
     """
     if find_spec("mcp") is None:
-        raise UsageError("the MCP server is not installed", hint="pip install 'fallow[mcp]'")
+        raise UsageError("the MCP server is not installed", hint=advise_extra("mcp"))
     options = {name: str(run.options[name]) for name in OPTIONS if run.options.get(name)}
     tools = import_module("runtime.operations.assistant_tools")
     tools.serve(FleetAnswers(run.settings(), options, run.now))

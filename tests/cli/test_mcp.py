@@ -359,4 +359,4 @@ def test_without_the_extra_the_command_says_how_to_get_it(
     monkeypatch.setattr("runtime.cli.mcp_server.find_spec", lambda _name: None)
     ran = fallow("mcp")
     assert ran.code == 2
-    assert "pip install 'fallow[mcp]'" in ran.err
+    assert "in Fallow's checkout: pip install '.[mcp]'" in ran.err

@@ -332,7 +332,10 @@ def test_extras_ports_and_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (found["dashboard"].status, found["service"].status) == ("ok", "bad")
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     row = by_check(pages.check_pages(free))["extra dashboards"]
-    assert (row.status, row.next_step) == ("warn", "pip install 'fallow[dashboards]'")
+    assert (row.status, row.next_step) == (
+        "warn",
+        "in Fallow's checkout: pip install '.[dashboards]'",
+    )
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_without_the_extra_ray_is_refused_in_words(monkeypatch: pytest.MonkeyPat
         RayRunner("head:6379")
     assert str(caught.value) == (
         "warehouse.workers is ray, and the extra is not installed "
-        "(hint: uv pip install 'fallow[ray]', or set warehouse.workers to local)"
+        "(hint: in Fallow's checkout: pip install '.[ray]', or set warehouse.workers to local)"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from fallow import __version__
-from fallow.errors import SettingsError, TemporaryError, WarehouseError
+from fallow.errors import SettingsError, TemporaryError, WarehouseError, advise_extra
 from warehouse.extensions import is_packaged
 from warehouse.runners.slices import ATTEMPTS, fail_stage
 
@@ -181,7 +181,7 @@ def _import_ray() -> Any:
     except ImportError as error:
         raise SettingsError(
             "warehouse.workers is ray, and the extra is not installed",
-            hint="uv pip install 'fallow[ray]', or set warehouse.workers to local",
+            hint=f"{advise_extra('ray')}, or set warehouse.workers to local",
         ) from error
     return ray
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from collectors.doctor import CheckRow
 from fallow.deadlines import BodyTooLargeError
+from fallow.errors import advise_extra
 from fallow.http_client import send_request
 from fallow.settings import Settings
 
@@ -33,7 +34,7 @@ def _check_extra(extra: str, modules: tuple[str, ...], purpose: str) -> CheckRow
     if not lacking:
         return CheckRow(f"extra {extra}", "ok", f"installed: {purpose}")
     finding = f"without {', '.join(lacking)}: no {purpose}"
-    return CheckRow(f"extra {extra}", "warn", finding, f"pip install 'fallow[{extra}]'")
+    return CheckRow(f"extra {extra}", "warn", finding, advise_extra(extra))
 
 
 def _check_port(check: str, listen: str, path: str, key: str) -> CheckRow:
