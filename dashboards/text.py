@@ -87,6 +87,13 @@ def format_hours(gpu_hours: float) -> str:
     return f"{format_three_digits(gpu_hours, units=True)} GPU-h"
 
 
+def format_lost(gpu_hours: float | None, most: float | None) -> str:
+    """Write the GPU-hours of lost work; where they are not known, their bound, if there is one."""
+    if gpu_hours is not None:
+        return format_hours(gpu_hours)
+    return format_missing() + ("" if most is None else f", at most {format_hours(most)}")
+
+
 def format_share(part: Any, whole: Any) -> str:
     """Write a part as a percentage of a whole; of nothing no part is known."""
     return f"{float(part) / float(whole):.1%}" if part is not None and whole else format_missing()

@@ -66,7 +66,8 @@ def read_incidents(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the stored incidents, the newest first; team, model and pool do not filter them.
 
     Columns: id, start, end (UTC), cluster, cause, class, step, why, workloads, nodes, devices,
-    evidence (these four JSON), gpus, lost_gpu_hours, recovery_gpu_hours, usd (null = not known).
+    evidence (these four JSON), gpus, lost_gpu_hours, most_lost_gpu_hours (its bound),
+    recovery_gpu_hours, usd (null = not known).
     """
     return run_query(views, (*INCIDENTS, "health/incidents"), window, filters, most=MOST)
 
@@ -75,7 +76,7 @@ def read_incident_causes(views: Views, window: Window, filters: Filters) -> pa.T
     """Return the stored incidents by cause, the most expensive first.
 
     Columns: cause, incidents, unknown (of which the cost is not known), lost_gpu_hours,
-    recovery_gpu_hours, usd (null = not known).
+    most_lost_gpu_hours (its bound), recovery_gpu_hours, usd (null = not known).
     """
     return run_query(views, (*INCIDENTS, "health/incident_causes"), window, filters)
 

@@ -40,6 +40,7 @@ class IncidentDetail(msgspec.Struct, frozen=True):
     gpus: float | None
     usd: Decimal | None
     lost_gpu_hours: float | None
+    most_lost_gpu_hours: float | None
     recovery_gpu_hours: float | None
     signs: tuple[IncidentSign, ...]
 

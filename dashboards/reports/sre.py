@@ -71,6 +71,7 @@ INCIDENTS = (
     ReportColumn("incidents", "incidents", "number"),
     ReportColumn("unknown", "cost unknown", "number"),
     ReportColumn("lost_gpu_hours", "lost GPU-hours", "number"),
+    ReportColumn("most_lost_gpu_hours", "lost at most", "number"),
     ReportColumn("recovery_gpu_hours", "GPU-hours of recovery", "number"),
     ReportColumn("usd", "USD", "usd"),
 )

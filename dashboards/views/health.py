@@ -11,6 +11,7 @@ from dashboards import charts, data, links, page, tabs
 from dashboards.detail_words import describe_kind
 from dashboards.figures import analyzer_findings, health, spend
 from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.text import format_lost
 from dashboards.views import health_incidents
 
 TITLE, ICON = "Health", ":material/monitor_heart:"
@@ -168,7 +169,7 @@ def show_failures(request: PageRequest) -> None:
         page.show_nothing(
             "No failure is known to have lost work in this window.",
             "Failures come from the Kubernetes collector's pods and events; `fallow doctor` says "
-            "whether it runs.",
+            f"whether it runs.{_bound_lost(request)}",
         )
         return
     page.chart(
@@ -178,8 +179,18 @@ def show_failures(request: PageRequest) -> None:
     lost = sum(amount or 0 for amount in rows["gpu_hours"].to_pylist())
     page.note(
         f"{sum(rows['pods'].to_pylist()):,} pods lost {format_hours(lost)} of work in this window."
-        f"{_explain_filters(request) or _explain_ledger(request, lost)}"
+        f"{_bound_lost(request)}{_explain_filters(request) or _explain_ledger(request, lost)}"
     )
+
+
+def _bound_lost(request: PageRequest) -> str:
+    """Return what the stored incidents lost where it is not known; empty = it is."""
+    causes = data.query(health.read_incident_causes, request.window, request.filters).to_pylist()
+    if all(row["lost_gpu_hours"] is not None for row in causes):
+        return ""
+    bounds = [row["most_lost_gpu_hours"] for row in causes]
+    most = None if None in bounds else sum(bounds)
+    return f" Work lost by all incidents: {format_lost(None, most)}."
 
 
 def _explain_ledger(request: PageRequest, lost: float) -> str:

@@ -10,7 +10,7 @@ from dashboards import action_buttons, charts, data, links, maps, page
 from dashboards.figures import analyzer_findings, health, incidents
 from dashboards.figures.incidents import IncidentDetail
 from dashboards.page import PageRequest, escape, format_hours, format_money
-from dashboards.text import count, format_missing
+from dashboards.text import count, format_lost, format_missing
 
 CHOICE = "incident"
 """The parameter of the URL with the id of the chosen incident."""
@@ -26,6 +26,7 @@ INCIDENTS = {
     "timeline": links.configure_column(),
     "usd": page.configure_usd("USD"),
     "lost_gpu_hours": page.configure_number("GPU-hours lost"),
+    "most_lost_gpu_hours": page.configure_number("lost at most"),
     "recovery_gpu_hours": page.configure_number("GPU-hours of recovery"),
     "nodes_text": page.name("nodes", "small"),
     "why": page.name("why", "large"),
@@ -138,7 +139,7 @@ def show_detail(incident: IncidentDetail) -> None:
         ),
         (
             "Work lost",
-            format_missing() if lost is None else format_hours(lost),
+            format_lost(lost, incident.most_lost_gpu_hours),
             "of its workloads' GPUs" if lost is not None else "no progress or checkpoint was seen",
         ),
         (

@@ -22,6 +22,7 @@ from analyzers.reliability.incidents.recovery import (
     read_exposure,
 )
 from analyzers.reliability.incidents.tables import list_leading_signals, read_owner_commands
+from dashboards.text import format_lost
 from fallow.errors import UsageError
 from fallow.models import Finding
 from fallow.tables import get_schema
@@ -150,6 +151,7 @@ def _build_stored(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
         **{name: msgspec.json.encode(value).decode() for name, value in lists.items()},
         "gpus": incident.gpus,
         "lost_gpu_hours": cost.lost_gpu_hours,
+        "most_lost_gpu_hours": cost.most_lost_gpu_hours,
         "recovery_gpu_hours": cost.recovery_gpu_hours,
         "usd": cost.usd,
     }
@@ -229,6 +231,8 @@ def build_group_row(group: IncidentGroup, by: Dimension) -> dict[str, Any]:
         "mtbf_high_h": mtbf and mtbf.high_h,
         "hours": mtbf and mtbf.hours,
         "gpu_hours": group.gpu_hours,
+        "lost_gpu_hours": group.lost_gpu_hours,
+        "most_lost_gpu_hours": group.most_lost_gpu_hours,
         "usd": group.usd,
         "unknown_costs": group.unknown,
         "before": group.before,
@@ -263,6 +267,7 @@ def build_incident_row(incident: Incident, cost: IncidentCost) -> dict[str, Any]
         "gpus": incident.gpus,
         "lost_gpu_hours": incident.lost.gpu_hours,
         "lost_basis": incident.lost.basis,
+        "most_lost_gpu_hours": cost.most_lost_gpu_hours,
         "recovery_s": incident.recovery_s,
         "recovery_gpu_hours": cost.recovery_gpu_hours,
         "usd": cost.usd,
@@ -273,19 +278,12 @@ def describe_share(share: RecoveryShare) -> str:
     """Return the share of recovery as a line for people."""
     part = "unknown" if share.share is None else f"{share.share:.2%}"
     dollars = "" if share.usd is None else f", ${share.usd:,.2f}"
-    measured, most = share.incidents - share.unknown, share.most_lost_gpu_hours
-    bound = (
-        "" if share.lost_gpu_hours is not None or most is None else f", at most {most:,.1f} GPU-h"
-    )
+    lost = format_lost(share.lost_gpu_hours, share.most_lost_gpu_hours)
     return (
-        f"{share.incidents} incidents took {part} of the paid GPU-hours (lost work "
-        f"{_format_hours(share.lost_gpu_hours)}{bound}, recovery "
-        f"{_format_hours(share.recovery_gpu_hours)}{dollars}); the cost of {measured} is known"
+        f"{share.incidents} incidents took {part} of the paid GPU-hours (lost work {lost}, "
+        f"recovery {format_lost(share.recovery_gpu_hours, None)}{dollars}); "
+        f"the cost of {share.incidents - share.unknown} is known"
     )
-
-
-def _format_hours(hours: float | None) -> str:
-    return "unknown" if hours is None else f"{hours:,.1f} GPU-h"
 
 
 def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
@@ -301,7 +299,6 @@ def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:
         "remedy": verdict.remedy,
         "causes": verdict.causes,
         "devices": incident.devices,
-        "most_lost_gpu_hours": incident.lost.most,
         "owner_commands": list_owner_commands(incident),
         "evidence": _describe_evidence(incident),
     }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collectors.inventory import build_batches
+from dashboards.text import format_hours
 from fallow.settings import load
 from fallow.tables import Batch
 from simulator.failure_cases.cases import read_cases
@@ -95,7 +96,8 @@ def test_an_unknown_loss_is_unknown_in_every_sum(fallow: Fallow, home: Path) -> 
     assert share["most_lost_gpu_hours"] == incident["most_lost_gpu_hours"]
     assert share["most_lost_gpu_hours"] > 0
     assert [g["gpu_hours"] for g in answer["groups"]] == [None]
-    bound = f"lost work unknown, at most {share['most_lost_gpu_hours']:,.1f} GPU-h"
+    assert [g["most_lost_gpu_hours"] for g in answer["groups"]] == [share["most_lost_gpu_hours"]]
+    bound = f"lost work unknown, at most {format_hours(share['most_lost_gpu_hours'])}"
     text = fallow(*words).err
     assert (bound in text, "the cost of 0 is known" in text) == (True, True), text
 

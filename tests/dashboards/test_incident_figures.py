@@ -13,7 +13,9 @@ from dashboards.figures import health, incidents, timeline
 from dashboards.figures.query import Filters
 from dashboards.figures.timeline import TimelineSubject
 from dashboards.reports import sre
+from dashboards.reports.document import ReportTable
 from dashboards.reports.report_request import ReportRequest
+from dashboards.text import format_hours
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -140,6 +142,7 @@ def test_what_is_unknown_of_an_incident_is_unknown_of_its_cause(stored: Warehous
     costs = {
         "usd": [Decimal("1.50"), Decimal("2.25"), None],
         "lost_gpu_hours": [1.0, None, None],
+        "most_lost_gpu_hours": [1.0, 4.0, 8.0],
         "recovery_gpu_hours": [0.5, 2.0, 0.0],
         "namespaces": ["[]"] * 3,
     }
@@ -148,6 +151,29 @@ def test_what_is_unknown_of_an_incident_is_unknown_of_its_cause(stored: Warehous
     [row] = health.read_incident_causes(stored, day, Filters()).to_pylist()
     assert (row["incidents"], row["unknown"], row["usd"]) == (3, 2, None)
     assert (row["lost_gpu_hours"], row["recovery_gpu_hours"]) == (None, 2.5)
+    assert row["most_lost_gpu_hours"] == 13
+    names["most_lost_gpu_hours"] = [1.0, 4.0, None]
+    stored.replace("incident", Batch.of("incident", {**costs, **names}).rows, "cluster = 'x'")
+    [unbounded] = health.read_incident_causes(stored, day, Filters()).to_pylist()
+    assert unbounded["most_lost_gpu_hours"] is None
+
+
+def test_an_unknown_loss_has_its_bound_on_the_page_and_in_the_report(
+    stored: Warehouse, draw: Draw
+) -> None:
+    """Four GPUs of the lost node since the start of its pods: no checkpoint was seen."""
+    rows = health.read_incidents(stored, WINDOW, Filters(cluster="node lost")).to_pylist()
+    [listed] = list_incidents(stored, WINDOW, "node lost")
+    assert rows[0]["lost_gpu_hours"] is None
+    assert listed.lost.most
+    assert rows[0]["most_lost_gpu_hours"] == listed.lost.most
+    bound = f"unknown, at most {format_hours(listed.lost.most)}"
+    window = f"{WINDOW.start:%Y-%m-%dT%H:%M}/{WINDOW.end:%Y-%m-%dT%H:%M}"
+    words = {"window": window, "cluster": "node lost"}
+    shown = texts(draw("health", stored.settings, **words))
+    assert any(f"Work lost by all incidents: {bound}." in text for text in shown), shown
+    detail = draw("health", stored.settings, incident=rows[0]["id"], **words)
+    assert [m.value for m in detail.metric if m.label == "Work lost"][-1] == bound
 
 
 def test_new_errors_are_the_rises_of_a_counter_and_what_was_not_sampled_is_unknown(
@@ -156,7 +182,7 @@ def test_new_errors_are_the_rises_of_a_counter_and_what_was_not_sampled_is_unkno
     sign = IncidentSign("nvlink", LATER, None, "errors", "sample")
     incident = incidents.IncidentDetail(
         "i", "links", LATER, LATER, "nvlink", "hold", "why", (), (), ("G",), 1.0, None, None, None,
-        (sign,),
+        None, (sign,),
     )  # fmt: skip
     assert incident.window == Window(LATER - timedelta(hours=1), LATER + timedelta(hours=1))
     rows = incidents.read_signals(stored, incident).to_pylist()
@@ -223,4 +249,5 @@ def test_the_report_of_the_sre_has_incidents_by_cause(stored: Warehouse) -> None
     )  # fmt: skip
     document = sre.document(request)
     [section] = [s for s in document.sections if s.title == "Incidents by cause"]
-    assert section.blocks
+    assert isinstance(section.blocks[0], ReportTable)
+    assert "most_lost_gpu_hours" in [column.name for column in section.blocks[0].columns]

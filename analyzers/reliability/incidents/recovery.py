@@ -53,6 +53,8 @@ class IncidentCost(msgspec.Struct, frozen=True):
     """What an incident cost; None = unknown."""
 
     lost_gpu_hours: float | None
+    most_lost_gpu_hours: float | None
+    """The bound of lost work that is not known."""
     recovery_gpu_hours: float | None
     """From the first sign to the first work of the replacement, or while the job hung."""
     usd: Decimal | None
@@ -84,6 +86,9 @@ class IncidentGroup(msgspec.Struct, frozen=True):
     """None = the ledger has no hours of it."""
     gpu_hours: float | None
     """Of lost work and recovery; None = that of an incident is not known."""
+    lost_gpu_hours: float | None
+    most_lost_gpu_hours: float | None
+    """With the bound of each that is not known; None = one has no bound."""
     usd: Decimal | None
     unknown: int
     """Incidents whose lost work or recovery is not known."""
@@ -130,16 +135,17 @@ def read_exposure(
 
 def price_incident(incident: Incident, exposures: Exposures) -> IncidentCost:
     """Return what an incident cost, at the mean price of its workloads' GPU-hours."""
-    lost, down = incident.lost.gpu_hours, _measure_recovery(incident)
+    lost, most = incident.lost.gpu_hours, incident.lost.most
+    most, down = most if lost is None else lost, _measure_recovery(incident)
     jobs = [exposures.get(("job", o[0], f"{o[2]}/{o[1]}/{o[3]}")) for o in incident.owners]
     bills = [job for job in jobs if job is not None]
     hours = sum(bill.gpu_hours for bill in bills)
     amounts = [bill.usd for bill in bills if bill.usd is not None]
     if lost is None or down is None or not hours or len(amounts) < len(jobs):
-        return IncidentCost(lost, down, None)
+        return IncidentCost(lost, most, down, None)
     rate = sum(amounts, Decimal()) / Decimal(repr(hours))
     usd = rate * Decimal(repr(lost + down))
-    return IncidentCost(lost, down, usd.quantize(SMALLEST))
+    return IncidentCost(lost, most, down, usd.quantize(SMALLEST))
 
 
 def add_hours(hours: Iterable[float | None]) -> float | None:
@@ -171,9 +177,7 @@ def compute_recovery_share(incidents: Sequence[Incident], exposures: Exposures) 
         incidents=len(incidents),
         unknown=sum(1 for c in costs if c.gpu_hours is None),
         lost_gpu_hours=add_hours(c.lost_gpu_hours for c in costs),
-        most_lost_gpu_hours=add_hours(
-            i.lost.most if i.lost.gpu_hours is None else i.lost.gpu_hours for i in incidents
-        ),
+        most_lost_gpu_hours=add_hours(c.most_lost_gpu_hours for c in costs),
         recovery_gpu_hours=add_hours(c.recovery_gpu_hours for c in costs),
         gpu_hours=hours,
         share=cost_hours / hours if hours and cost_hours is not None else None,
@@ -223,6 +227,8 @@ def group_incidents(
                 incidents=len(mine),
                 mtbf=compute_mtbf(len(mine), sum(hours)) if sum(hours) else None,
                 gpu_hours=add_hours(c.gpu_hours for c in costs),
+                lost_gpu_hours=add_hours(c.lost_gpu_hours for c in costs),
+                most_lost_gpu_hours=add_hours(c.most_lost_gpu_hours for c in costs),
                 usd=_sum_usd(costs),
                 unknown=sum(1 for c in costs if c.gpu_hours is None),
                 before=before,
@@ -241,10 +247,13 @@ def _get_gpus(exposure: Exposure | None) -> float:
 
 
 def _apportion(cost: IncidentCost, part: float) -> IncidentCost:
-    lost, down, usd = cost.lost_gpu_hours, cost.recovery_gpu_hours, cost.usd
+    hours = (cost.lost_gpu_hours, cost.most_lost_gpu_hours, cost.recovery_gpu_hours)
+    lost, most, down = (None if h is None else h * part for h in hours)
+    usd = cost.usd
     return IncidentCost(
-        None if lost is None else lost * part,
-        None if down is None else down * part,
+        lost,
+        most,
+        down,
         None if usd is None else (usd * Decimal(repr(part))).quantize(SMALLEST),
     )
 

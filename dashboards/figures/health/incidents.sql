@@ -13,6 +13,7 @@ SELECT
     devices,
     gpus,
     lost_gpu_hours,
+    most_lost_gpu_hours,
     recovery_gpu_hours,
     usd,
     evidence

@@ -156,6 +156,7 @@ def test_an_unknown_loss_is_in_no_sum_and_has_its_bound() -> None:
     assert (share.recovery_gpu_hours, share.share, share.usd) == (8.0, None, None)
     [group] = group_incidents(incidents, "job", (site(100.0), {}), AT)
     assert (group.unknown, group.gpu_hours, group.usd) == (1, None, None)
+    assert (group.lost_gpu_hours, group.most_lost_gpu_hours) == (None, 12.0)
 
 
 def test_mtbf_has_the_exact_interval_of_its_count() -> None:

@@ -1,0 +1,1 @@
+-- `incident.most_lost_gpu_hours`: the bound of lost work that is not known; earlier rows have none.
