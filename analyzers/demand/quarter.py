@@ -1,11 +1,12 @@
 """Project a cluster's demand over the next quarter, and how many GPUs to buy or give back.
 
-The level is one figure a week, without weekdays and holidays: constant or a line, with noise and
-with regimes that last or a random walk. Which of these it is, is not known: futures are drawn from
-the likelihood of each, with the uncertainty of its line and variance (generalised least squares),
-so that few weeks make a wide interval. The days of a future week are those of a drawn week of the
-past, by weekday, with their hours; a holiday has the factor of holidays where two were seen, else
-a Sunday's.
+The level is one figure a week, without weekdays and holidays: a random walk with noise around a
+level or, seldom, a line (the local level model of exponential smoothing). How much of its variance
+is the walk's is not known: futures are drawn from the likelihood of each part, with the uncertainty
+of line and variance (generalised least squares), so that few weeks make a wide interval. How far
+the days of a week scatter says how much of the variance is noise. The days of a future week are
+those of a drawn week of the past, by weekday, with their hours; a holiday has the factor of
+holidays where two were seen, else a Sunday's.
 """
 
 from collections.abc import Collection
@@ -25,10 +26,10 @@ LEAST_HOLIDAYS = 2
 PATHS = 200
 LOW, HIGH = 0.1, 0.9
 FITS = 4
-STAYS = (0.6, 0.85)
-"""How likely a regime of the level outlasts a week, beside a random walk."""
-PARTS = (0.3, 0.6, 0.9)
-"""Parts of the weekly variance that are the regime's."""
+PARTS = (0.3, 0.9, 0.99)
+"""Parts of the weekly variance that are the walk's: that a level stays, no past proves."""
+LINE_ODDS = 0.1
+"""Of a line that goes on for a quarter, before the past is seen."""
 EPS = 1e-9
 SEED = 7
 SATURDAY = 5
@@ -109,7 +110,8 @@ def plan_quarter(
     quiet_ahead = np.array([_is_quiet(day, holidays) for day in ahead])
     rng = np.random.default_rng(SEED)
     needs = np.empty(PATHS)
-    for path, level in enumerate(_draw_levels(levels, QUARTER_DAYS // WEEK, rng)):
+    scatter = float(np.square(daily.reshape(weeks, WEEK) - levels[:, None]).sum()) / WEEK
+    for path, level in enumerate(_draw_levels(levels, scatter, QUARTER_DAYS // WEEK, rng)):
         numbers = _draw_days(quiet, quiet_ahead, rng)
         own = np.repeat(level, WEEK) * factors[kinds_ahead]
         needs[path] = np.quantile(own[:, None] * hours[numbers], quantile)
@@ -165,15 +167,16 @@ def _count(first: int, days: int) -> Doubles:
     return np.stack([np.ones(days), np.arange(first, first + days, dtype=np.float64)])
 
 
-def _draw_levels(levels: Doubles, weeks: int, rng: np.random.Generator) -> Doubles:
-    """Return `PATHS` futures of the weekly level, of so many weeks each."""
+def _draw_levels(levels: Doubles, scatter: float, weeks: int, rng: np.random.Generator) -> Doubles:
+    """Return `PATHS` futures of the weekly level, of so many weeks each.
+
+    `scatter`: squares of the days within their weeks, as of means of a week.
+    """
     count = len(levels)
     numbers = np.arange(1.0, count + weeks + 1)
     line = np.stack([np.ones(len(numbers)), numbers], axis=1)
     fits = [
-        _fit_level(levels, line[:, :columns], spread)
-        for spread in _list_spreads(numbers)
-        for columns in (1, 2)
+        _fit_level(levels, line[:, :columns], part, scatter) for part in PARTS for columns in (1, 2)
     ]
     odds = np.array([future.odds for future in fits])
     odds = np.exp(odds - odds.max())
@@ -185,28 +188,27 @@ def _draw_levels(levels: Doubles, weeks: int, rng: np.random.Generator) -> Doubl
     return np.maximum(futures, 0)
 
 
-def _list_spreads(numbers: Doubles) -> list[Doubles]:
-    """Return the covariances of weekly levels that are tried: noise, and noise with a regime."""
-    noise = np.eye(len(numbers))
-    apart = np.abs(np.subtract.outer(numbers, numbers))
-    regimes = [np.minimum.outer(numbers, numbers), *(stay**apart for stay in STAYS)]
-    return [noise, *(part * r + (1 - part) * noise for r in regimes for part in PARTS)]
+def _fit_level(levels: Doubles, line: Doubles, part: float, scatter: float) -> LevelFit:
+    """Fit a level, or a line, of which a part of the variance is a walk's.
 
-
-def _fit_level(levels: Doubles, line: Doubles, spread: Doubles) -> LevelFit:
-    """Fit a level, or a line, under a covariance; the prior of the slope is worth one week."""
-    count, freedom = len(levels), len(levels) - line.shape[1]
+    The prior of the slope is worth one week.
+    """
+    numbers = np.arange(1.0, len(line) + 1)
+    spread = part * np.minimum.outer(numbers, numbers) + (1 - part) * np.eye(len(line))
+    count, days = len(levels), (WEEK - 1) * (len(levels) - 1)
+    freedom, noise = count - line.shape[1] + days, scatter / (1 - part)
     inverse = np.linalg.inv(spread[:count, :count])
     facts = line[:count]
     precision = facts.T @ inverse @ facts
     fit = np.linalg.solve(precision, facts.T @ inverse @ levels)
     rest = levels - facts @ fit
-    squares = float(rest @ inverse @ rest) + EPS**2
+    squares = float(rest @ inverse @ rest) + noise + EPS**2
     flat = levels - (inverse @ levels).sum() / inverse.sum()
-    slopes, constant = line.shape[1] - 1, float(flat @ inverse @ flat) + EPS**2
+    slopes, constant = line.shape[1] - 1, float(flat @ inverse @ flat) + noise + EPS**2
     mixed = (constant + slopes * count * squares) / (1 + slopes * count)
     odds = float(np.linalg.slogdet(inverse)[1] - np.log(inverse.sum()))
-    odds -= (count - 1) * float(np.log(mixed)) + slopes * float(np.log(count + 1))
+    odds -= (count - 1 + days) * float(np.log(mixed)) + days * float(np.log(1 - part))
+    odds -= slopes * float(np.log(count + 1) - 2 * np.log(LINE_ODDS))
     gain = spread[count:, :count] @ inverse
     loose = line[count:] - gain @ facts
     covariance = spread[count:, count:] - gain @ spread[:count, count:]

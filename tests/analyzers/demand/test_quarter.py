@@ -68,19 +68,31 @@ def draw_levels(kind: str, weeks: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_interval_holds_the_truth_of_80_percent_of_200_drawn_pasts() -> None:
-    """Eight or twelve weeks are seen, the next 13 are not; noise of 5 to 20 % a day."""
+@pytest.mark.parametrize(
+    ("kinds", "weeks", "most"),
+    [
+        (("walk", "regimes"), (8, 12, 26), 170),
+        (("constant", "trend", "walk", "regimes"), (8, 12), 170),
+        # No past proves that a level stays: a constant one is nearly always within the interval,
+        # and of 26 weeks 96 % of these are.
+        (("constant", "trend"), (8, 12), 180),
+    ],
+    ids=["with a change", "any", "without a change"],
+)
+def test_the_interval_holds_the_truth_of_80_percent_of_200_drawn_pasts(
+    kinds: tuple[str, ...], weeks: tuple[int, ...], most: int
+) -> None:
+    """The next 13 weeks are not seen; noise of 5 to 20 % a day."""
     hits = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        days = (56, 84)[seed // 4 % 2]
-        kind = ("constant", "trend", "walk", "regimes")[seed % 4]
-        level = np.repeat(draw_levels(kind, (days + QUARTER_DAYS) // 7, rng), 7)
+        days = 7 * weeks[seed // len(kinds) % len(weeks)]
+        level = np.repeat(draw_levels(kinds[seed % len(kinds)], (days + QUARTER_DAYS) // 7, rng), 7)
         noise = 1 + rng.uniform(0.05, 0.2) * rng.standard_normal(len(level))
         whole = build_demand(len(level), level=1) * np.repeat(np.maximum(level * noise, 0), 24)
         plan = plan_quarter(whole[: days * 24], MONDAY, 1, None, quantile=0.95)
         hits += plan.low <= np.quantile(whole[days * 24 :], 0.95) <= plan.high
-    assert 150 <= hits <= 170
+    assert 150 <= hits <= most
 
 
 @pytest.mark.parametrize(("days", "refused"), [(27, True), (28, False)])
