@@ -35,7 +35,7 @@ UsdPerHour = Annotated[Decimal, Field(gt=0, lt=MOST_USD_H, decimal_places=DECIMA
 class OwnedServer(SettingsGroup):
     """A kind of server that the site owns: what its GPU-hour costs, amortised."""
 
-    capex_usd: Usd = Field(ge=1, description="price of one server")
+    capex_usd: Usd = Field(gt=0, decimal_places=DECIMALS, description="price of one server")
     gpus: int = Field(gt=0, le=1000, description="GPUs of one server")
     years: Decimal = Field(Decimal(4), ge=Decimal("0.1"), le=100, description="life")
     residual_usd: Usd = Field(Decimal(0), description="worth at the end of its life")

@@ -102,9 +102,10 @@ class Importer:
         """Store batches in an open warehouse, account for them, and return the counts."""
         extent = TelemetryExtent()
         cluster = self.settings.cluster
+        rates = read_configured_rates(self.settings, self.now)
         clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
         ingested = pipeline.ingest(warehouse, extent.observe(clean))
-        pipeline.price(warehouse, read_configured_rates(self.settings, self.now))
+        pipeline.price(warehouse, rates)
         pipeline.price(
             warehouse, self._rate_batches(rate, valid_from), is_restating=self.is_restating
         )
@@ -128,6 +129,7 @@ class Importer:
         """
         window = Window(parse_timestamp(since, now=self.now), self.now)
         extent = TelemetryExtent()
+        rates = read_configured_rates(self.settings, self.now)
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             cursors = collection.read_cursors(warehouse)
             in_slices = is_sliced(self.settings)
@@ -144,7 +146,7 @@ class Importer:
                 if in_slices
                 else (),
             )
-            pipeline.price(warehouse, read_configured_rates(self.settings, self.now))
+            pipeline.price(warehouse, rates)
             return self._account(warehouse, extent, added=added, duplicates=duplicates)
 
     def _account(

@@ -115,3 +115,6 @@ def test_a_line_of_a_rate_card_that_no_price_can_be_is_refused(
     (tmp_path / "card.csv").write_text(CARD.format(**{**OFFER, column: text}))
     (tmp_path / "fallow.yaml").write_text("prices: {rate_card: card.csv}\n")
     check_refused(fallow(*samples), "card.csv, line 2", column, text)
+    (tmp_path / "fallow.yaml").unlink()
+    stored = fallow("warehouse", "query", "SELECT count(*) AS n FROM sample", "-o", "csv")
+    assert stored.out == "n\n0\n"
