@@ -54,7 +54,8 @@ class DueMonth(msgspec.Struct, frozen=True, order=True):
 class Restatement(msgspec.Struct, frozen=True):
     """What one cause changed in a month of a cluster: GPU-hours and dollars before and after.
 
-    They are those of the device hours that changed by this cause.
+    After: of the whole month (of a state: its hours) when the last change was accounted. Before:
+    the same without this cause's changes, the first to the last.
     """
 
     cluster: str
@@ -161,15 +162,43 @@ def finish_month(warehouse: Warehouse, month: DueMonth, *, only: str = "") -> No
     rows = pl.concat(
         [rows, none.with_columns(cause=pl.lit("none"), state=pl.lit(""))], how="diagonal"
     )
-    columns: dict[str, object] = rows.with_columns(
+    stored = pl.DataFrame(
+        warehouse.query("FROM restatement WHERE month = $month", {"month": month.start})
+    )
+    rows = add_changes(rows, stored, after).with_columns(
         month=pl.lit(month.start), accounted_at=pl.lit(warehouse.clock().replace(tzinfo=None))
-    ).to_dict(as_series=False)  # type: ignore[assignment]
+    )
+    columns: dict[str, object] = rows.to_dict(as_series=False)  # type: ignore[assignment]
     with warehouse.transaction() as cursor:
-        cursor.execute(
-            f"DELETE FROM restatement WHERE {due}",
-            of_month,
-        )
         upsert_rows(cursor, "restatement", Batch.of("restatement", columns).rows)
+        taken_back = f"cause = '{PRICE}' AND abs(usd_after - usd_before) < {_LEAST_USD}"
+        cursor.execute(f"DELETE FROM restatement WHERE {due} OR ({taken_back})", of_month)
+
+
+def add_changes(changes: pl.DataFrame, stored: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of changes as they are stored: with what changed before, of the whole month.
+
+    So the hours of two changes may be the same ones, others, or both. `changes`: of
+    `compare_cells`; `stored`: the month's rows of `restatement`; `cells`: the month's hours now.
+    """
+    keys, sums = ["cluster", "cause", "state"], ("gpu_seconds", "usd")
+    if "usd_after" not in changes.columns:  # none is known
+        return changes
+    of_states = cells.group_by("cluster", "state").agg(pl.col(sums).sum())
+    of_all = of_states.group_by("cluster").agg(pl.col(sums).sum()).with_columns(state=pl.lit(""))
+    month = pl.concat([of_states, of_all], how="diagonal")
+    change = {name: pl.col(f"{name}_after") - pl.col(f"{name}_before") for name in sums}
+    earlier = stored.select(*keys, **{name: change[name].cast(pl.Float64) for name in sums})
+    rows = changes.join(earlier, on=keys, how="left").with_columns(
+        **{name: change[name] + pl.col(name).fill_null(0.0) for name in sums}
+    )
+    rows = rows.join(month, on=["cluster", "state"], how="left", suffix="_now")
+    now = {name: pl.col(f"{name}_now").fill_null(0.0) for name in sums}
+    return rows.select(
+        *keys,
+        **{f"{name}_before": now[name] - pl.col(name) for name in sums},
+        **{f"{name}_after": pl.when(pl.col(name).is_not_null()).then(now[name]) for name in sums},
+    )
 
 
 def _read_cells(views: "Views", month: DueMonth) -> pl.DataFrame:

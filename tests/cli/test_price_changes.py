@@ -151,5 +151,6 @@ def test_a_rate_of_an_import_says_from_when_it_holds(home: Home) -> None:
     rows = home.query("SELECT month, cause, usd_before, usd_after FROM restatement ORDER BY month")
     assert [(row["cause"], float(str(row["usd_after"]))) for row in rows] == [
         ("price", 12.0),
-        ("price", 8.0),
+        ("price", 14.0),
     ]
+    assert [float(str(row["usd_before"])) for row in rows] == [8.0, 8.0], "as first billed"
