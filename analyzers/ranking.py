@@ -2,8 +2,8 @@
 
 The effort is that of the first recommendation: *quick win* (one setting, undone as fast),
 *advanced* (a project), *continuous* (a practice). The impact is the finding's additional saving
-after those before it in the waterfall, as a share of the bill (`impact.csv`); where nothing has a
-price, of the GPU-hours.
+after those before it in the waterfall, with its bound, as a share of the bill (`impact.csv`); where
+nothing has a price, of the GPU-hours.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,15 @@ class RankedFinding(msgspec.Struct, frozen=True):
     gpu_hours: float
     """The saving in addition to those before it; 0 where nothing is claimed."""
     usd: Decimal | None
+    at_most_gpu_hours: float = 0.0
+    """The bound beside it: hours in use that it could free at most."""
+    at_most_usd: Decimal | None = None
 
 
 def rank_findings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> list[RankedFinding]:
     """Return findings by the dollars they save, the largest first.
 
-    Then by the dollars they show.
+    Then by what they could free at most of hours in use, then by the dollars they show.
     """
     steps: dict[str, list[SavingStage]] = {}
     for step in waterfall.steps:
@@ -67,25 +70,34 @@ def classify_impact(saved: SavedAmount, bill: SavedAmount) -> Impact:
 def _rank_finding(
     finding: Finding, steps: Sequence[SavingStage], bill: SavedAmount
 ) -> RankedFinding:
-    dollars = [step.marginal.usd for step in steps if step.marginal.usd is not None]
-    saved = SavedAmount(
-        round(sum(step.marginal.gpu_hours for step in steps), 6),
-        sum(dollars, Decimal(0)) if dollars else None,
-    )
+    saved = add_amounts([step.marginal for step in steps])
+    at_most = add_amounts([step.at_most for step in steps])
     advice = finding.recommendations
     return RankedFinding(
         finding=finding,
         effort=advice[0].effort if advice else None,
-        impact=classify_impact(saved, bill),
+        impact=classify_impact(add_amounts([saved, at_most]), bill),
         gpu_hours=saved.gpu_hours,
         usd=saved.usd,
+        at_most_gpu_hours=at_most.gpu_hours,
+        at_most_usd=at_most.usd,
     )
 
 
-def _get_sort_key(row: RankedFinding) -> tuple[Decimal, Decimal, float, float, str]:
+def add_amounts(amounts: Sequence[SavedAmount]) -> SavedAmount:
+    """Return a sum of savings; dollars None = none has a price."""
+    dollars = [amount.usd for amount in amounts if amount.usd is not None]
+    return SavedAmount(
+        round(sum(amount.gpu_hours for amount in amounts), 6),
+        sum(dollars, Decimal(0)) if dollars else None,
+    )
+
+
+def _get_sort_key(row: RankedFinding) -> tuple[Decimal, Decimal, Decimal, float, float, str]:
     total_usd = row.finding.usd or Decimal(0)
     return (
         -(row.usd or Decimal(0)),
+        -(row.at_most_usd or Decimal(0)),
         -total_usd,
         -row.gpu_hours,
         -row.finding.gpu_hours,

@@ -7,6 +7,9 @@ suspected; the most expensive finding first; a finding's recommendations in its 
 these save at most the waste that the finding shows, because they may be alternatives. A
 recommendation's *gross* saving is what its claims would get alone. Its *marginal* saving is what
 remains after those before it.
+
+Hours in use are no waste: what a recommendation claims of them is an upper bound (*at most*), which
+stands apart and is in no sum of savings, unless the bill gets smaller by it (`saving` is cash).
 """
 
 import math
@@ -75,8 +78,10 @@ class SavingStage(msgspec.Struct, frozen=True):
     effort: Effort
     gross: SavedAmount
     marginal: SavedAmount
+    at_most: SavedAmount
+    """The bound beside it: hours in use that it could free at most; in no sum of savings."""
     in_use: SavedAmount
-    """The part of the marginal saving in states that are no waste: a smaller size, another pool."""
+    """The part of the marginal saving in hours in use: cash, as another price."""
     idle_gpu_hours: float
     """The part of the marginal saving in the ledger's state idle."""
 
@@ -89,7 +94,7 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
     cells: pa.Table
     """The bill's cells: owner, place, state, gpu_us, usd_e8, priced."""
     grants: pa.Table
-    """The amounts granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving)."""
+    """The amounts granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving), is_bound."""
     unadvised: Mapping[str, float] = MappingProxyType({})
     """By cluster: idle hours of findings without recommendations, which save nothing, but belong
     to a finding."""
@@ -107,15 +112,34 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
 
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""
+        return self._sum_stages(self._savings, only)
+
+    def bounded(self, **only: str) -> SavedAmount:
+        """Return what these stages could free at most of hours in use; it is in no saving."""
+        return self._sum_stages(self.grants.filter(self.grants["is_bound"]), only)
+
+    def of_cluster(self, cluster: str) -> "SavingsWaterfall":
+        """Return it with what is granted in one cluster only."""
+        of_grants = self.cells["cluster"].take(self.grants["cell"])
+        return msgspec.structs.replace(
+            self, grants=self.grants.filter(pc.equal(of_grants, cluster))
+        )
+
+    @property
+    def _savings(self) -> pa.Table:
+        return self.grants.filter(pc.invert(self.grants["is_bound"]))
+
+    def _sum_stages(self, grants: pa.Table, only: dict[str, str]) -> SavedAmount:
         wanted = [n for n, s in enumerate(self.steps) if _has_fields(s, only)]
-        mask = np.isin(self.grants["step"].to_numpy(), wanted)
-        return _sum_cells(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
+        mask = np.isin(grants["step"].to_numpy(), wanted)
+        return _sum_cells(grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
 
     def saved_in(self, states: Collection[str]) -> SavedAmount:
         """Return the total saving of the stages in these states of the ledger."""
-        state = self.cells["state"].take(self.grants["cell"])
+        savings = self._savings
+        state = self.cells["state"].take(savings["cell"])
         mask = pc.is_in(state, pa.array(states, pa.string()))
-        return _sum_cells(self.grants.filter(mask), self.cells["priced"].to_numpy())
+        return _sum_cells(savings.filter(mask), self.cells["priced"].to_numpy())
 
     def paid_in(self, states: Collection[str]) -> SavedAmount:
         """Return the cost of these states of the ledger."""
@@ -155,9 +179,10 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         With `named` the values are those of `fallow spend`: unallocated hours belong to
         `(platform)`.
         """
-        rows = self.cells.take(self.grants["cell"])
+        savings = self._savings
+        rows = self.cells.take(savings["cell"])
         keys = {name: map_column(rows, name) if named else rows[name] for name in names}
-        table = pa.table({**keys, "gpu_us": self.grants["gpu_us"], "usd_e8": self.grants["usd_e8"]})
+        table = pa.table({**keys, "gpu_us": savings["gpu_us"], "usd_e8": savings["usd_e8"]})
         sums = table.group_by(list(names)).aggregate([("gpu_us", "sum"), ("usd_e8", "sum")])
         columns = sums.select([*names, "gpu_us_sum", "usd_e8_sum"]).to_pydict().values()
         return [
@@ -184,6 +209,7 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
     steps: list[SavingStage] = []
     grants: list[CellGrant] = []
     numbers: list[int] = []
+    cash: list[bool] = []
     alone = ledger.whole()
     state = ledger.table["state"]
     wasted = pc.is_in(state, pa.array(WASTED, pa.string())).to_numpy()
@@ -202,20 +228,25 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
                 limit_us -= int(granted[-1].gpu_us.sum())
             grants += granted
             numbers += [len(steps)] * len(granted)
-            amounts = (_sum_grants(gross, ledger), _sum_grants(granted, ledger))
-            of_states = _sum_in_use(granted, ledger, wasted), _sum_idle(granted, idle)
-            steps.append(_build_stage(finding, number, advice, amounts, of_states))
+            cash.append(advice.saving == "cash")
+            parts = _divide_grants(granted, ledger, wasted, is_cash=cash[-1])
+            amounts = (_sum_grants(gross, ledger), *parts)
+            idle_hours = _sum_idle(granted, idle)
+            steps.append(_build_stage(finding, number, advice, amounts, idle_hours))
     unadvised_us: Counter[str] = Counter()
     for cluster_name, grant in _take_unadvised(findings, ledger):
         unadvised_us[cluster_name] += int(grant.gpu_us.sum())
     bill = _build_amount(ledger.all_us, ledger.all_e8, ledger.priced)
     if bill.usd is not None:  # all digits: the bill is rounded once, for display
         bill = msgspec.structs.replace(bill, usd=Decimal(int(ledger.all_e8.sum())) / CENT_E8)
+    table = _build_table(grants, numbers)
+    in_use = ~wasted[table["cell"].to_numpy()]
+    is_bound = in_use & ~np.array(cash, dtype=bool)[table["step"].to_numpy()]
     return SavingsWaterfall(
         bill=bill,
         steps=tuple(steps),
         cells=ledger.table,
-        grants=_build_table(grants, numbers),
+        grants=table.append_column("is_bound", pa.array(is_bound)),
         unadvised={name: round_hours(us) for name, us in unadvised_us.items()},
     )
 
@@ -293,11 +324,10 @@ def _build_stage(
     finding: Finding,
     number: int,
     advice: Recommendation,
-    amounts: tuple[SavedAmount, SavedAmount],
-    of_states: tuple[SavedAmount, float],
+    amounts: tuple[SavedAmount, SavedAmount, SavedAmount, SavedAmount],
+    idle_gpu_hours: float,
 ) -> SavingStage:
-    gross, marginal = amounts
-    in_use, idle_gpu_hours = of_states
+    gross, marginal, at_most, in_use = amounts
     return SavingStage(
         finding=finding.id,
         analyzer=finding.analyzer,
@@ -310,6 +340,7 @@ def _build_stage(
         effort=advice.effort,
         gross=gross,
         marginal=marginal,
+        at_most=at_most,
         in_use=in_use,
         idle_gpu_hours=idle_gpu_hours,
     )
@@ -327,6 +358,8 @@ def _add_saving(advice: Recommendation, step: SavingStage | None) -> Recommendat
         marginal_idle_gpu_hours=step.idle_gpu_hours,
         marginal_in_use_gpu_hours=step.in_use.gpu_hours,
         marginal_in_use_usd=step.in_use.usd,
+        at_most_gpu_hours=step.at_most.gpu_hours,
+        at_most_usd=step.at_most.usd,
     )
 
 
@@ -376,15 +409,24 @@ def _take_unadvised(
     ]
 
 
-def _sum_in_use(grants: Sequence[CellGrant], ledger: LedgerCells, wasted: Flags) -> SavedAmount:
-    """Return the granted amounts of cells that are no waste; with none there is no table."""
+def _divide_grants(
+    grants: Sequence[CellGrant], ledger: LedgerCells, wasted: Flags, *, is_cash: bool
+) -> tuple[SavedAmount, SavedAmount, SavedAmount]:
+    """Return the saving, the bound beside it, and the saving's part in hours in use."""
+    none = SavedAmount(0.0, Decimal(0))
     rows = np.concatenate([_NONE, *(g.rows for g in grants)])
     in_use = ~wasted[rows]
     if not in_use.any():
-        return SavedAmount(0.0, Decimal(0))
-    gpu_us = np.concatenate([g.gpu_us for g in grants])[in_use]
-    saved = np.concatenate([g.saved for g in grants])[in_use]
-    return _build_amount(gpu_us, saved, ledger.priced[rows[in_use]])
+        return _sum_grants(grants, ledger), none, none
+    gpu_us = np.concatenate([g.gpu_us for g in grants])
+    saved = np.concatenate([g.saved for g in grants])
+
+    def build(part: Flags) -> SavedAmount:
+        return _build_amount(gpu_us[part], saved[part], ledger.priced[rows[part]])
+
+    if is_cash:
+        return _sum_grants(grants, ledger), none, build(in_use)
+    return (none if in_use.all() else build(~in_use)), build(in_use), none
 
 
 def _sum_idle(grants: Sequence[CellGrant], idle: Flags) -> float:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from analyzers.arrays import Ints
 from analyzers.workload_rows import OWNER
-from fallow.models import PLATFORM, Claim
+from fallow.models import PLATFORM, WASTED, Claim
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000
@@ -95,16 +95,18 @@ class LedgerCells:
     def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
         """Take the amount of a claim, up to `most_us`; cells give in proportion to their remainder.
 
-        The saving is the claim's own dollars for the granted part, never more than the cost of
-        these hours; without dollars of its own it is their cost. Cells without a price save no
-        dollars. `rows` are the matching rows, where known.
+        Of hours in use a claim is a share: of what others left it takes the same share, so that
+        several pieces of advice for one job never save all its hours together. The saving is the
+        claim's own dollars for the granted part, never more than the cost of these hours; without
+        dollars of its own it is their cost. Cells without a price save no dollars. `rows` are the
+        matching rows, where known.
         """
         rows = self.matching(claim) if rows is None else rows
         if len(rows) == 1:
             return self._take_one(rows, claim, most_us)
         left, wanted = self.left_us[rows], convert_to_us(claim.gpu_hours)
         total = int(left.sum())
-        granted = min(wanted, most_us, total)
+        granted = min(_share(wanted, claim, total, int(self.all_us[rows].sum())), most_us, total)
         if granted <= 0:
             return CellGrant(_NONE, _NONE, _NONE, _NONE)
         hours = split_amount(left, granted)
@@ -126,7 +128,7 @@ class LedgerCells:
         """Take from one cell, as most claims do: without arrays, which took most of the time."""
         row, wanted = rows[0], convert_to_us(claim.gpu_hours)
         left, money = int(self.left_us[row]), int(self.left_e8[row])
-        granted = min(wanted, most_us, left)
+        granted = min(_share(wanted, claim, left, int(self.all_us[row])), most_us, left)
         if granted <= 0:
             return CellGrant(_NONE, _NONE, _NONE, _NONE)
         cost = money if granted == left else min(money, int(money * (granted / left)))
@@ -188,6 +190,12 @@ def map_column(cells: pa.Table, name: str) -> pa.ChunkedArray:
     elif name != "namespace":
         return column
     return pc.if_else(owned, column, PLATFORM)
+
+
+def _share(wanted: int, claim: Claim, left: int, whole: int) -> int:
+    if claim.state in WASTED or left >= whole:
+        return wanted
+    return wanted * left // whole
 
 
 def _fill_cells(amount: int, room: Ints) -> Ints:

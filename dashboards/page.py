@@ -480,7 +480,11 @@ def show_reconciliation(
     lines = [first]
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
     if sums is not None:
-        sums = msgspec.structs.replace(sums, in_use_by=tuple(map(escape, sums.in_use_by)))
+        sums = msgspec.structs.replace(
+            sums,
+            in_use_by=tuple(map(escape, sums.in_use_by)),
+            at_most_by=tuple(map(escape, sums.at_most_by)),
+        )
         lines += [sums.idle(), sums.savings(lambda usd: format_money(usd, cents=True))]
     elif stages.saveable:
         lines.append(

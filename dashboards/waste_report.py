@@ -58,7 +58,10 @@ class WasteRow(msgspec.Struct, frozen=True):
 
 
 class OtherFinding(msgspec.Struct, frozen=True):
-    """A finding of an analyzer other than the idle one, with the saving of its advice."""
+    """A finding of an analyzer other than the idle one, with the saving of its advice.
+
+    `saving`: its kind, or `at most` where its hours and dollars are a bound of hours in use.
+    """
 
     subject: str
     analyzer: str
@@ -150,6 +153,8 @@ class Story(msgspec.Struct, frozen=True):
     unseen: str = ""
     """The paid GPUs that no exporter shows, and who holds them; empty = there are none."""
     notes: tuple[str, ...] = ()
+    savings: str = ""
+    """What could be saved together, cash first; empty = nothing."""
 
     @property
     def gpu_hours(self) -> float:
@@ -257,6 +262,7 @@ def _head(story: Story, escape: Callable[[str], str] = str) -> list[str]:
         f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",
         *([escape(story.unseen)] if story.unseen else []),
         f"Paid: {format_money(story.usd)} for {story.gpu_hours:,.1f} GPU-hours",
+        *([story.savings] if story.savings else []),
     ]
 
 

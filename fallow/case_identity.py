@@ -292,6 +292,8 @@ def _scale_recommendation(advice: Recommendation, part: float) -> Recommendation
         marginal_idle_gpu_hours=_convert_hours(advice.marginal_idle_gpu_hours, part),
         marginal_in_use_gpu_hours=_convert_hours(advice.marginal_in_use_gpu_hours, part),
         marginal_in_use_usd=_multiply(advice.marginal_in_use_usd, part),
+        at_most_gpu_hours=_convert_hours(advice.at_most_gpu_hours, part),
+        at_most_usd=_multiply(advice.at_most_usd, part),
     )
 
 

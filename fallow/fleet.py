@@ -125,7 +125,8 @@ class Fleet(Protocol):
 
         `evidence`: only `confirmed`, or only `suspected`. Columns: id, analyzer, kind, evidence,
         namespace, workload, team, start, end, gpu_hours, usd, effort, impact, saves_gpu_hours,
-        saves_usd, saving, do. The `document` has the whole findings and the waterfall.
+        saves_usd, at_most_gpu_hours, at_most_usd (hours in use, in no sum), saving, do. The
+        `document` has the whole findings and the waterfall.
         """
         ...
 

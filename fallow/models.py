@@ -76,8 +76,8 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `saving`: the bill becomes smaller (cash), others get the GPUs (capacity), or they are paid for
     in any case (commitment). `claims` are the ledger's cells that the waterfall may credit to it.
-    The waterfall fills in what the recommendation would save by itself (gross), and what it saves
-    in addition to the stages before it (marginal).
+    The waterfall fills in what the recommendation would save by itself (gross), what it saves in
+    addition to the stages before it (marginal), and the bound of hours in use (at most).
     """
 
     verb: str
@@ -100,6 +100,9 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     marginal_in_use_gpu_hours: float | None = None
     """Of `marginal_gpu_hours`, those that the ledger does not call waste (`WASTED`)."""
     marginal_in_use_usd: Decimal | None = None
+    at_most_gpu_hours: float | None = None
+    """Hours in use that it could free at most: in no saving."""
+    at_most_usd: Decimal | None = None
     parameters: dict[str, Any] = {}
     """What an executor needs, as machine-readable values: a size, a profile, a node, amounts."""
 

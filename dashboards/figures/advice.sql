@@ -1,6 +1,7 @@
 -- The advice of each analyzer's last run, a row per recommendation: what it saves in addition to
 -- those before it in the waterfall, for the part of its finding in the window. `is_handled`: an
--- action on the finding took effect, so that nothing can be saved any more.
+-- action on the finding took effect, so that nothing can be saved any more. `at_most`: the bound of
+-- hours in use, in no saving.
 WITH advised_findings AS (
     SELECT
         f.id,
@@ -56,6 +57,8 @@ SELECT
     advised.marginal_idle_gpu_hours * advised_findings.part AS idle_gpu_hours,
     advised.marginal_in_use_gpu_hours * advised_findings.part AS in_use_gpu_hours,
     (advised.marginal_in_use_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS in_use_usd,
+    coalesce(advised.at_most_gpu_hours, 0) * advised_findings.part AS at_most_gpu_hours,
+    (advised.at_most_usd::DOUBLE * advised_findings.part)::DECIMAL(18, 6) AS at_most_usd,
     advised_findings.is_handled
 FROM advised_findings
 WHERE

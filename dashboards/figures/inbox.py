@@ -13,7 +13,9 @@ from dashboards.figures.query import ADVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
+IDLE = "idle"
 MOST = 1000
+MOST_VERBS = 3
 EVERY = 1_000_000
 """More findings than an analysis writes: none is left out of a sum."""
 LISTED = (*ADVICE, "first_advice", "snoozes", "planned", "inbox/listed")
@@ -60,23 +62,47 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Columns: id, cluster, analyzer, kind, evidence, team, workload, since, verb, effort, saving,
     gpu_hours and usd it would save (no GPU-hour twice; 0 where an action on it took effect),
-    is_handled (whether one did), disruption (1 + how often owners reversed
-    an action on it), usd_rank (usd / disruption), snoozed_until; and from the last plan: policy,
-    step, ruling, why, next_at, request.
+    at_most_gpu_hours and at_most_usd (the bound of hours in use beside it), is_handled (whether an
+    action took effect), disruption (1 + how often owners reversed an action on it), usd_rank
+    (usd / disruption), snoozed_until; and from the last plan: policy, step, ruling, why, next_at,
+    request.
     """
     return run_query(views, LISTED, window, filters, most=MOST)
 
 
 def choose_steps(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Return the findings of `list_inbox` that save most, the first first: one per workload.
+    """Return the blocks of actions that save most of the findings of `list_inbox`, the first first.
 
-    Its dollars are those of this step alone; the workload's page has its further findings.
+    A block is what one decision settles: all idle workloads of a cluster, or all that need the same
+    step of one analyzer. Columns: those of its largest finding, with usd and gpu_hours of all;
+    `workloads` (count), and where there are several, `workload` is their number, `verb` lists
+    their steps and `team` is None unless all have one.
     """
-    saving = [row for row in rows if row["usd"] or row["gpu_hours"] > 0]
-    first: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in order_by_dollars(saving):
-        first.setdefault((row["cluster"], row["workload"]), row)
-    return [*first.values()][:most]
+    blocks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in order_by_dollars([row for row in rows if row["usd"] or row["gpu_hours"] > 0]):
+        step = () if row["analyzer"] == IDLE else (row["verb"] or "",)
+        blocks.setdefault((row["cluster"], row["analyzer"], *step), []).append(row)
+    return order_by_dollars([_sum_block(block) for block in blocks.values()])[:most]
+
+
+def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
+    usd = [row["usd"] for row in block if row["usd"] is not None]
+    names = {row["workload"] for row in block}
+    whole = block[0] | {
+        "usd": sum(usd, Decimal()) if usd else None,
+        "gpu_hours": sum(row["gpu_hours"] for row in block),
+        "workloads": len(names),
+    }
+    if len(names) == 1:
+        return whole
+    idle = "idle " if block[0]["analyzer"] == IDLE else ""
+    teams = {row["team"] for row in block}
+    verbs = dict.fromkeys(row["verb"] or row["kind"] for row in block)
+    return whole | {
+        "workload": f"{len(names):,} {idle}workloads",
+        "verb": ", ".join([*verbs][:MOST_VERBS]) + ", ..." * (len(verbs) > MOST_VERBS),
+        "team": teams.pop() if len(teams) == 1 else None,
+    }
 
 
 def order_by_dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -96,9 +122,10 @@ def list_workloads(
     """Return a row per workload with findings: its worst finding, and what all of them save.
 
     Columns: those of `list_inbox` for the worst finding (most dollars over disruption); findings
-    (count), usd_all and gpu_hours_all of all chosen findings of the workload, and for all chosen
-    findings together all_findings, all_saving (those that save GPU-hours, which Overview
-    counts), all_confirmed, all_usd, all_gpu_hours, all_workloads.
+    (count), usd_all, gpu_hours_all, at_most_usd_all and at_most_gpu_hours_all of all chosen
+    findings of the workload, and for all chosen findings together all_findings, all_saving (those
+    that save GPU-hours, which Overview counts), all_confirmed, all_usd, all_at_most_usd,
+    all_gpu_hours, all_workloads.
     """
     steps = (*CHOSEN, "inbox/workloads")
     more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": most}

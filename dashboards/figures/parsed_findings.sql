@@ -27,7 +27,9 @@ SELECT
                 "marginal_usd": "DECIMAL(18, 6)",
                 "marginal_idle_gpu_hours": "DOUBLE",
                 "marginal_in_use_gpu_hours": "DOUBLE",
-                "marginal_in_use_usd": "DECIMAL(18, 6)"
+                "marginal_in_use_usd": "DECIMAL(18, 6)",
+                "at_most_gpu_hours": "DOUBLE",
+                "at_most_usd": "DECIMAL(18, 6)"
             }]
         }'
     ) AS body

@@ -1,19 +1,20 @@
 """Compare possible savings with waste, and idle hours with findings, in sentences.
 
-    could be saved = part of the wasted + from hours in use
+    could be saved = part of the wasted + cash from hours in use
+    beside it      : at most, from hours in use (a bound, in no sum)
     idle hours     = hours in findings + idle, no finding
 
 Pages, reports and the command line show the same sentences, each with its own format of amounts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
 
 from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages
-from dashboards.figures.waterfall import GpuHourWaterfall, Saving
+from dashboards.figures.waterfall import GpuHourWaterfall
 from fallow import money
 from fallow.models import WASTED
 
@@ -31,7 +32,11 @@ class Reconciliation(msgspec.Struct, frozen=True):
     in_use_gpu_hours: float
     in_use_usd: Decimal | None
     in_use_by: tuple[str, ...]
-    """Analyzers whose findings save hours in use, by the dollars they save."""
+    """Analyzers whose findings save cash of hours in use, by the dollars they save."""
+    at_most_gpu_hours: float
+    at_most_usd: Decimal | None
+    at_most_by: tuple[str, ...]
+    """Analyzers whose advice could free hours in use at most, by the dollars of the bound."""
     idle_gpu_hours: float
     idle_claimed_gpu_hours: float
     """Idle hours in findings, with or without advice; never more than all idle hours."""
@@ -57,7 +62,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
         `usd` formats dollars with their cents, so that the shown parts add up.
         """
         if not self.saves_gpu_hours:
-            return ""
+            return self._describe_bound(usd)
         if not self.divided:
             return (
                 "How much of what could be saved is part of what is wasted is known after the next "
@@ -71,14 +76,26 @@ class Reconciliation(msgspec.Struct, frozen=True):
             return (
                 f"Of {_format_hours(saves)} that could be saved "
                 f"{_format_hours(saves - in_use)} are part of the "
-                f"{_format_hours(self.wasted_gpu_hours)} wasted{rest}."
-            )
+                f"{_format_hours(self.wasted_gpu_hours)} wasted{rest}. {self._describe_bound(usd)}"
+            ).rstrip()
         parts = [f"{usd(of_waste)} is part of the {usd(self.wasted_usd)} wasted"]
         if self.in_use_usd and self.in_use_usd >= LEAST_USD:
-            parts.append(f"{usd(self.in_use_usd)} from hours in use ({by})")
+            parts.append(f"{usd(self.in_use_usd)} cash from hours in use ({by})")
         more = of_waste - self.wasted_usd >= LEAST_USD
         mark = "; findings count evenly over the time they cover, more than was wasted here"
-        return f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
+        whole = f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
+        return f"{whole} {self._describe_bound(usd)}".rstrip()
+
+    def _describe_bound(self, usd: Callable[[Decimal], str]) -> str:
+        if not round(self.at_most_gpu_hours, 1):
+            return ""
+        by = ", ".join(self.at_most_by)
+        amount = (
+            _format_hours(self.at_most_gpu_hours)
+            if self.at_most_usd is None
+            else usd(self.at_most_usd)
+        )
+        return f"Hours in use: at most {amount} more ({by}), a bound that is in no sum."
 
     def idle(self) -> str:
         """Return which idle hours findings claim, so that parts add up; "" = nothing is idle."""
@@ -105,7 +122,8 @@ def reconcile(
     priced = [step.usd for step in wasted if step.usd is not None]
     idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
-    by = _sum_by_analyzer(in_use)
+    by = _sum_by_analyzer([(s.analyzer, s.in_use_usd) for s in in_use])
+    bounds = [s for s in waterfall_total.savings if s.at_most_gpu_hours]
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
     )
@@ -117,7 +135,10 @@ def reconcile(
         saves_usd=saves,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
         in_use_usd=sum(by.values(), Decimal()),
-        in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),
+        in_use_by=rank_by_dollars(by),
+        at_most_gpu_hours=stages.at_most_gpu_hours,
+        at_most_usd=stages.at_most_usd,
+        at_most_by=rank_by_dollars(_sum_by_analyzer([(s.analyzer, s.at_most_usd) for s in bounds])),
         idle_gpu_hours=idle,
         idle_claimed_gpu_hours=min(idle, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
@@ -128,11 +149,15 @@ def _sum_idle(waterfall_total: GpuHourWaterfall) -> float:
     return sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
 
 
-def _sum_by_analyzer(in_use: Sequence[Saving]) -> dict[str, Decimal]:
-    """Return the dollars that analyzers save of GPU-hours in use."""
+def rank_by_dollars(by: Mapping[str, Decimal]) -> tuple[str, ...]:
+    """Return names by their dollars, the most first."""
+    return tuple(sorted(by, key=lambda name: (-by[name], name)))
+
+
+def _sum_by_analyzer(amounts: Sequence[tuple[str, Decimal | None]]) -> dict[str, Decimal]:
     by: dict[str, Decimal] = {}
-    for saving in in_use:
-        by[saving.analyzer] = by.get(saving.analyzer, Decimal()) + (saving.in_use_usd or Decimal())
+    for analyzer, usd in amounts:
+        by[analyzer] = by.get(analyzer, Decimal()) + (usd or Decimal())
     return by
 
 

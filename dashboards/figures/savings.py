@@ -1,11 +1,13 @@
 """Compute the savings ledger: identified, approved, acted, verified (measured).
 
-Identified: what findings would save (no GPU-hour twice). Approved: a person or a policy allowed it.
+Identified: what findings would save (no GPU-hour twice); hours in use that advice could free stand
+beside it as a bound, in no sum. Approved: a person or a policy allowed it.
 Acted: it was done and took effect. Verified: measured afterwards, in four kinds of dollars that are
 never added up in the bill: cash (the bill falls), served (others ran there), released (free), sunk
 (paid in any case).
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import msgspec
@@ -35,6 +37,13 @@ class Stages(msgspec.Struct, frozen=True):
     """Of the identified: the last analysis has it, and no action on it took effect."""
     saveable_gpu_hours: float
     saveable_usd: Decimal | None
+    cash_usd: Decimal | None
+    """Of `saveable_usd`: the bill gets smaller by it."""
+    commitment_usd: Decimal | None
+    """Of `saveable_usd`: paid in any case until the commitment ends."""
+    at_most_gpu_hours: float
+    """Beside it: hours in use that advice could free at most; `at_most_usd` is their cost."""
+    at_most_usd: Decimal | None
     approved: int
     approved_gpu_hours: float
     approved_usd: Decimal | None
@@ -48,10 +57,22 @@ class Stages(msgspec.Struct, frozen=True):
     """Cases that wait for an approval."""
 
 
-def describe_saveable(stages: Stages) -> str:
-    """Return how many findings could still save something, and how many were acted upon."""
-    acted = f"; {stages.acted:,} acted upon" if stages.acted else ""
-    return f"{count(stages.saveable, 'finding')}{acted}"
+def describe_saveable(stages: Stages, usd: Callable[[Decimal], str]) -> str:
+    """Return how much of what could be saved is cash, the bound beside it, and of what findings.
+
+    `usd` formats dollars.
+    """
+    parts = [
+        f"{usd(part)} {word}"
+        for part, word in ((stages.cash_usd, "cash"), (stages.commitment_usd, "committed"))
+        if part
+    ]
+    if stages.at_most_usd:
+        parts.append(f"at most {usd(stages.at_most_usd)} more in hours in use")
+    parts.append(count(stages.saveable, "finding"))
+    if stages.acted:
+        parts.append(f"{stages.acted:,} acted upon")
+    return "; ".join(parts)
 
 
 def read_handled_findings(views: Views, cluster: str | None) -> list[str]:

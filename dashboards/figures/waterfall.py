@@ -46,8 +46,11 @@ class Saving(msgspec.Struct, frozen=True):
     idle_gpu_hours: float
     """Of these hours, those that are idle in the ledger."""
     in_use_gpu_hours: float
-    """Of these hours, those that are not waste; `in_use_usd` is their saving."""
+    """Of these hours, those that are not waste: cash; `in_use_usd` is their saving."""
     in_use_usd: Decimal | None
+    at_most_gpu_hours: float
+    """Beside them: hours in use that advice could free at most, and their dollars."""
+    at_most_usd: Decimal | None
     divided: bool
     """Whether its findings have their saving of hours in use."""
     found_at: datetime

@@ -65,7 +65,8 @@ def list_actions(steps: list[dict[str, Any]], workloads: int, clusters: int) -> 
     if not steps:
         return None
     columns = report_request.add_cluster(ACTION_COLUMNS, clusters)
-    return ReportTable(columns, steps, max(0, workloads - len(steps)))
+    rows = [row | {"team": row["team"] or "several teams"} for row in steps]
+    return ReportTable(columns, rows, max(0, workloads - sum(row["workloads"] for row in steps)))
 
 
 def read_before(request: ReportRequest) -> PeriodBefore:
@@ -99,18 +100,19 @@ def read_before(request: ReportRequest) -> PeriodBefore:
 def build_figures(
     now: overview.PeriodTotals, stages: savings.Stages, before: PeriodBefore
 ) -> tuple[HeadlineFigure, ...]:
-    """Return paid, used, wasted, saveable and verified dollars, each with its change."""
+    """Return paid, used, wasted, cash, saveable and verified dollars, each with its change."""
     totals = before.totals
     of_bill = "" if now.usd is None else f"{format_share(now.wasted_usd, now.usd)} of the bill; "
     earlier_stages = before.stages
-    saveable = earlier_stages.saveable_usd if earlier_stages and before.is_analyzed else None
+    judged = earlier_stages if before.is_analyzed else None
+    saveable = judged.saveable_usd if judged else None
     verified = (earlier_stages.verified_usd or Decimal()) if earlier_stages else None
 
     def build(
         label: str, value: Decimal | None, earlier: Decimal | None, about: str, tone: Tone
     ) -> HeadlineFigure:
         why = before.why
-        if totals and label == "Could be saved" and not before.is_analyzed:
+        if totals and label in ("Cash", "Could be saved") and not before.is_analyzed:
             why = "the last analysis did not judge the period before"
         return HeadlineFigure(
             label, format_usd(value), about, tone, describe_change(value, earlier, why)
@@ -136,10 +138,17 @@ def build_figures(
             "waste",
         ),
         build(
+            "Cash",
+            stages.cash_usd or Decimal(),
+            (judged.cash_usd or Decimal()) if judged else None,
+            "the bill falls by it",
+            "good",
+        ),
+        build(
             "Could be saved",
             stages.saveable_usd if stages.saveable else Decimal(),
             saveable,
-            savings.describe_saveable(stages),
+            savings.describe_saveable(stages, format_usd),
             "warn",
         ),
         build(

@@ -93,8 +93,11 @@ def write_reconciliation(
     sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
     if sums is None:
         return ()
-    by = tuple(amounts.name(name) for name in sums.in_use_by)
-    sums = msgspec.structs.replace(sums, in_use_by=by)
+    sums = msgspec.structs.replace(
+        sums,
+        in_use_by=tuple(map(amounts.name, sums.in_use_by)),
+        at_most_by=tuple(map(amounts.name, sums.at_most_by)),
+    )
     return tuple(filter(None, (sums.idle(), sums.savings(amounts.format_cents))))
 
 
@@ -147,7 +150,7 @@ def write_advice_sentence(
         f"({_format_saving(row)})"
         for row in steps
     ]
-    rest = workloads - len(parts)
+    rest = max(0, workloads - sum(int(str(row["workloads"])) for row in steps))
     return f"{'; '.join(parts)}{f'; and {rest:,} more' if rest else ''}."
 
 

@@ -102,7 +102,13 @@ def show_findings(request: PageRequest) -> None:
             f"{first['all_findings']:,}",
             f"{count(first['all_workloads'], 'workload')}; {first['all_saving']:,} save",
         ),
-        ("Would save", format_money(first["all_usd"]), "in this window"),
+        (
+            "Would save",
+            format_money(first["all_usd"]),
+            f"at most {format_money(first['all_at_most_usd'])} more in hours in use"
+            if first["all_at_most_usd"]
+            else "in this window",
+        ),
         ("GPU-hours", format_hours(first["all_gpu_hours"]), "no hour is counted twice"),
         ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
     )

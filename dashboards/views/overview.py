@@ -48,7 +48,7 @@ def show(request: PageRequest) -> None:
 
 
 def show_headline(request: PageRequest) -> None:
-    """Show the window in eight figures, the change of each, and how they relate."""
+    """Show the window in nine figures, the change of each, and how they relate."""
     waterfall_total = data.query(waterfall.compute_waterfall, request.window, request.filters)
     if not waterfall_total.steps:
         page.show_no_data(request)
@@ -91,9 +91,16 @@ def show_headline(request: PageRequest) -> None:
         ),
         compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
         _build_saved_figure(
+            "Cash",
+            stages_reached.cash_usd or Decimal(),
+            "the bill falls by it",
+            (stages_before.cash_usd or Decimal()) if stages_before else None,
+            why,
+        ),
+        _build_saved_figure(
             "Could be saved",
             stages_reached.saveable_usd if stages_reached.saveable else Decimal(),
-            savings.describe_saveable(stages_reached),
+            savings.describe_saveable(stages_reached, format_money),
             stages_before.saveable_usd if stages_before else None,
             why,
         ),
@@ -158,7 +165,7 @@ def _build_part_figure(
 
 def show_next_steps(request: PageRequest) -> None:
     """Show the five steps that save most now, each with the button that opens its finding."""
-    page.show_heading("Five things to do now, by dollars saved in this window")
+    page.show_heading("What to do now, by dollars saved in this window")
     rows = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
     rows = inbox.choose_steps(rows, STEPS)
     if not rows:

@@ -40,7 +40,7 @@ from runtime.experiments.demo_small_clusters import CLUSTERS as SMALL_CLUSTERS
 from runtime.experiments.demo_small_clusters import LEAST_S as LEAST_CLUSTERS_S
 from runtime.experiments.demo_small_clusters import describe_small_clusters
 from runtime.experiments.planting import compare
-from runtime.operations import analyzer_runs, pipeline, plans
+from runtime.operations import analyzer_runs, pipeline, plans, reconcile
 from runtime.operations.incidents import STALLED, store_incidents
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
@@ -149,7 +149,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
             truth,
             scripts,
             own_findings,
-            unadvised_gpu_hours=analysis.unadvised.get(CLUSTER, 0.0),
+            unadvised_gpu_hours=analysis.waterfall.unadvised.get(CLUSTER, 0.0),
         )
         progress("measuring actions", 0.95)
         if backtests is not None:
@@ -167,6 +167,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
             ],
             failures=failures,
             planted=planted.result(),
+            savings=reconcile.describe_kinds(analysis.waterfall, CLUSTER),
             notes=[describe_small_clusters(analysis.findings)] if has_small else (),
         )
 

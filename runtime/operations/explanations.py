@@ -91,7 +91,11 @@ def describe_savings(advice: Recommendation) -> str:
         return "it claims no hours of the ledger"
     alone = _format_amount(advice.gross_gpu_hours, advice.gross_usd)
     top = _format_amount(advice.marginal_gpu_hours or 0.0, advice.marginal_usd)
-    return f"{alone} alone; {top} on top of what comes before it"
+    bound = ""
+    if advice.at_most_gpu_hours:
+        most = _format_amount(advice.at_most_gpu_hours, advice.at_most_usd)
+        bound = f"; of hours in use at most {most}, in no sum"
+    return f"{alone} alone; {top} on top of what comes before it{bound}"
 
 
 def _format_amount(hours: float, usd: Decimal | None) -> str:

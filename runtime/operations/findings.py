@@ -117,6 +117,8 @@ def build_row(ranked: "RankedFinding") -> dict[str, Any]:
         "impact": ranked.impact,
         "saves_gpu_hours": ranked.gpu_hours,
         "saves_usd": ranked.usd,
+        "at_most_gpu_hours": ranked.at_most_gpu_hours,
+        "at_most_usd": ranked.at_most_usd,
         "saving": advice[0].saving if advice else None,
         "do": advice[0].verb if advice else None,
     }

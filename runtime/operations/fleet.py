@@ -52,7 +52,8 @@ FINDING_COLUMNS: dict[str, pa.DataType] = {
         pa.string(),
     ),
     "start": TIME, "end": TIME, "gpu_hours": HOURS, "usd": USD, "effort": pa.string(),
-    "impact": pa.string(), "saves_gpu_hours": HOURS, "saves_usd": USD, "saving": pa.string(),
+    "impact": pa.string(), "saves_gpu_hours": HOURS, "saves_usd": USD,
+    "at_most_gpu_hours": HOURS, "at_most_usd": USD, "saving": pa.string(),
     "do": pa.string(),
 }  # fmt: skip
 """Columns of a table of findings and their types."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from analyzers.ranking import RankedFinding
+    from analyzers.waterfall import SavingsWaterfall
     from warehouse.audits import AuditFailure
     from warehouse.ingest import IngestResult
     from warehouse.lake import Warehouse
@@ -60,8 +61,7 @@ class StoredAnalysis(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     ranked: "tuple[RankedFinding, ...]"
     runs: tuple[PluginRun, ...]
-    unadvised: Mapping[str, float] = MappingProxyType({})
-    """See `SavingsWaterfall`."""
+    waterfall: "SavingsWaterfall"
 
 
 def run(
@@ -212,6 +212,4 @@ def analyze(
     for note in analysis.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})
     stored = analyzer_runs.store_findings(warehouse, analysis, analysis.runs)
-    return StoredAnalysis(
-        tuple(stored), analysis.ranked, analysis.runs, analysis.waterfall.unadvised
-    )
+    return StoredAnalysis(tuple(stored), analysis.ranked, analysis.runs, analysis.waterfall)

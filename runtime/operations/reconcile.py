@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dashboards.figures.reconciliation import Reconciliation
+from dashboards.figures.reconciliation import Reconciliation, rank_by_dollars
 from dashboards.waste_report import format_money
 from fallow.models import WASTED
-from fallow.money import sum_bills
+from fallow.money import apportion, sum_bills
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
@@ -18,10 +18,7 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     """Return how the steps' savings relate to the waste, and idle hours to findings."""
     saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
     of_clusters = [row["usd"] for row in waterfall.by("cluster")]
-    by: dict[str, Decimal] = {}
-    for step in waterfall.steps:
-        if step.in_use.gpu_hours:
-            by[step.analyzer] = by.get(step.analyzer, Decimal()) + (step.in_use.usd or Decimal())
+    at_most = waterfall.bounded()
     in_use = waterfall.saved_in([s for s in _list_states(waterfall) if s not in WASTED])
     return Reconciliation(
         wasted_gpu_hours=wasted.gpu_hours,
@@ -30,17 +27,52 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
         saves_usd=None if saved.usd is None else sum_bills(of_clusters) or Decimal(),
         in_use_gpu_hours=in_use.gpu_hours,
         in_use_usd=in_use.usd,
-        in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),
+        in_use_by=_rank_analyzers(waterfall, "in_use"),
+        at_most_gpu_hours=at_most.gpu_hours,
+        at_most_usd=at_most.usd,
+        at_most_by=_rank_analyzers(waterfall, "at_most"),
         idle_gpu_hours=waterfall.paid_in(["idle"]).gpu_hours,
         idle_claimed_gpu_hours=waterfall.saved_in(["idle"]).gpu_hours
         + waterfall.unadvised_gpu_hours,
     )
 
 
+def _rank_analyzers(waterfall: "SavingsWaterfall", amount: str) -> tuple[str, ...]:
+    by: dict[str, Decimal] = {}
+    for step in waterfall.steps:
+        part = getattr(step, amount)
+        if part.gpu_hours:
+            by[step.analyzer] = by.get(step.analyzer, Decimal()) + (part.usd or Decimal())
+    return rank_by_dollars(by)
+
+
 def format_lines(waterfall: "SavingsWaterfall") -> list[str]:
     """Return its sentences, without empty ones."""
     sums = compute_reconciliation(waterfall)
     return [line for line in (sums.idle(), sums.savings(format_money)) if line]
+
+
+def describe_kinds(waterfall: "SavingsWaterfall", cluster: str) -> str:
+    """Return what could be saved together, cash first, with the bound beside it; "" = nothing."""
+    own = waterfall.of_cluster(cluster)
+    whole, bound = own.saved(), own.bounded()
+    if whole.usd is None or not (whole.gpu_hours or bound.gpu_hours):
+        return ""
+    kinds = {
+        "cash": "in cash",
+        "capacity": "of GPUs that others can use",
+        "commitment": "of commitments that nobody uses",
+    }
+    dollars = apportion([own.saved(saving=name).usd for name in kinds])
+    parts = [
+        f"{format_money(usd)} {words}"
+        for usd, words in zip(dollars, kinds.values(), strict=True)
+        if usd or words == "in cash"
+    ]
+    text = f"Could be saved: {', '.join(parts)}"
+    return text + (
+        f"; at most {format_money(bound.usd)} more in hours in use" if bound.gpu_hours else ""
+    )
 
 
 def document(waterfall: "SavingsWaterfall") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fallow.process_folders import open_temporary_folder
 from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
 from fallow.window import Window, format_duration, parse_timestamp
-from runtime.operations import analyzer_runs, collection, pipeline, windows
+from runtime.operations import analyzer_runs, collection, pipeline, reconcile, windows
 from runtime.operations.imports import TelemetryExtent
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
@@ -95,6 +95,7 @@ def _run_scan(
             findings=[f for f in analysis.findings if f.analyzer == IDLE],
             others=[row for row in analysis.ranked if row.finding.analyzer != IDLE],
             failures=failures,
+            savings=reconcile.describe_kinds(analysis.waterfall, settings.cluster),
             notes=[
                 *analysis.notes,
                 *_describe_thinning(collector, settings.prometheus.step),

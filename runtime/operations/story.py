@@ -36,10 +36,12 @@ def build_story(
     failures: "Sequence[AuditFailure]" = (),
     planted: PlantedScore | None = None,
     notes: Sequence[str] = (),
+    savings: str = "",
 ) -> Story:
     """Collect the report's data about one cluster and window.
 
-    `findings` are reported as wastes of workloads, `others` by what they would save.
+    `findings` are reported as wastes of workloads, `others` by what they would save; `savings` is
+    what all of them save together.
     """
     where = {"since": window.start, "until": window.end, "cluster": cluster}
     states = views.query(load_sql("states"), where).to_pylist()
@@ -68,7 +70,12 @@ def build_story(
             ]
         ),
         wastes=tuple(sum_wastes(findings, window)),
-        others=tuple(_build_other_finding(row) for row in others if row.gpu_hours or row.usd),
+        others=tuple(
+            _build_other_finding(row)
+            for row in others
+            if row.gpu_hours or row.usd or row.at_most_gpu_hours
+        ),
+        savings=savings,
         unjudged=tuple(
             _build_unjudged(row) for row in views.query(load_sql("unjudged"), where).to_pylist()
         ),
@@ -128,13 +135,14 @@ def _build_waste_row(group: Sequence[Finding], window: Window, usd: Decimal | No
 
 def _build_other_finding(row: "RankedFinding") -> OtherFinding:
     finding, advice = row.finding, row.finding.recommendations[0]
+    bound = not row.gpu_hours
     return OtherFinding(
         subject=format_subject(finding.subject),
         analyzer=finding.analyzer,
         kind=finding.kind,
-        saving=advice.saving,
-        gpu_hours=_convert_hours(row.gpu_hours),
-        usd=_round_to_cents(row.usd),
+        saving="at most" if bound else advice.saving,
+        gpu_hours=_convert_hours(row.at_most_gpu_hours if bound else row.gpu_hours),
+        usd=_round_to_cents(row.at_most_usd if bound else row.usd),
         evidence=finding.evidence,
         why=describe_reason(finding),
         advice=f"{advice.verb} {advice.target}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from analyzers.ranking import classify_impact
+from analyzers.ranking import add_amounts, classify_impact
 from dashboards import waste_report as page
 from dashboards.waste_report import Story
 from fallow import money
@@ -33,7 +33,7 @@ CLASSES = {
 }
 TERMINAL_COLUMNS = (
     "id", "impact", "analyzer", "kind", "evidence", "cluster", "namespace", "workload", "team",
-    "gpu_hours", "usd", "saves_usd", "do",
+    "gpu_hours", "usd", "saves_usd", "at_most_usd", "do",
 )  # fmt: skip
 """The columns that fit on a terminal; `-o csv` has every column."""
 WIDE = 100
@@ -97,7 +97,10 @@ def render_analysis(
 
 
 def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
-    """Return the waterfall as lines: the bill, what each analyzer's advice saves, what is left."""
+    """Return the waterfall as lines: the bill, what each analyzer's advice saves, what is left.
+
+    Below stand the bounds of hours in use, which are in no sum.
+    """
     bill, whole = waterfall.bill, waterfall.saved()
     lines = [_build_waterfall_row("the bill", "", waterfall, bill, len(waterfall.steps))]
     seen = dict.fromkeys((s.analyzer, s.saving, s.evidence) for s in waterfall.steps)
@@ -105,6 +108,8 @@ def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
         only = {"analyzer": analyzer, "saving": saving, "evidence": evidence}
         count = sum(all(getattr(s, k) == v for k, v in only.items()) for s in waterfall.steps)
         kind = f"{saving}, {evidence}"
+        if not waterfall.saved(**only).gpu_hours:
+            continue
         lines.append(
             _build_waterfall_row(f"- {analyzer}", kind, waterfall, waterfall.saved(**only), count)
         )
@@ -116,6 +121,14 @@ def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
         parts = money.apportion([line["usd"] for line in lines[1:]], lines[0]["usd"])
         for line, part in zip(lines[1:], parts, strict=True):
             line["usd"] = part
+    for analyzer in dict.fromkeys(s.analyzer for s in waterfall.steps if s.at_most.gpu_hours):
+        amount = waterfall.bounded(analyzer=analyzer)
+        count = sum(s.analyzer == analyzer and s.at_most.gpu_hours > 0 for s in waterfall.steps)
+        line = _build_waterfall_row(
+            f"at most: {analyzer}", "hours in use", waterfall, amount, count
+        )
+        usd = line["usd"]
+        lines.append(line | {"usd": None if usd is None else money.round_to_cents(usd)})
     return lines
 
 
@@ -130,13 +143,16 @@ def build_waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
         "bill": msgspec.structs.asdict(waterfall.bill)
         | {"usd": money.sum_bills(waterfall.list_bills())},
         "saved": msgspec.structs.asdict(whole),
+        "at_most": msgspec.structs.asdict(waterfall.bounded()),
         "by_saving": _convert_to_cents(savings, whole),
         "by_evidence": _convert_to_cents(kinds, whole),
         "steps": [
             {
                 **msgspec.structs.asdict(step),
                 "marginal": marginal[number],
-                "impact": classify_impact(step.marginal, waterfall.bill),
+                "impact": classify_impact(
+                    add_amounts([step.marginal, step.at_most]), waterfall.bill
+                ),
             }
             for number, step in enumerate(waterfall.steps)
         ],

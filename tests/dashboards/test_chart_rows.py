@@ -1,6 +1,7 @@
 """Rows of charts and tables reach the browser as they are, without being checked one by one."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import altair as alt
@@ -65,13 +66,55 @@ def test_states_of_one_colour_are_one_cell_of_a_node() -> None:
 
 
 def test_the_steps_of_the_overview_are_those_that_save_most() -> None:
-    usd = {"a": (5, 1), "b": (4,), "c": (3, 2), "d": (None,), "e": (2,), "f": (1,), "g": (0.5,)}
+    usd = {
+        "a": ("5", "1"),
+        "b": ("4",),
+        "c": ("3", "2"),
+        "d": (None,),
+        "e": ("2",),
+        "f": ("1",),
+        "g": ("0.5",),
+    }
     rows = [
-        {"cluster": "c", "workload": name, "usd": amount, "gpu_hours": 1.0, "id": name}
+        {
+            "cluster": "c",
+            "workload": name,
+            "usd": None if amount is None else Decimal(amount),
+            "gpu_hours": 1.0,
+            "id": name,
+            "analyzer": "spot",
+            "verb": f"move {name}",
+            "kind": "k",
+            "team": name,
+        }
         for name, amounts in reversed(usd.items())
         for amount in amounts
     ]
     chosen = [(row["workload"], row["usd"]) for row in inbox.choose_steps(rows, 6)]
-    assert chosen == [("a", 5), ("b", 4), ("c", 3), ("e", 2), ("f", 1), ("g", 0.5)]
+    assert chosen == [("a", 6), ("c", 5), ("b", 4), ("e", 2), ("f", 1), ("g", Decimal("0.5"))]
     unpriced = inbox.choose_steps([row for row in rows if row["usd"] is None], 6)
     assert [row["workload"] for row in unpriced] == ["d"], "hours are saved there too"
+
+
+def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_their_verb() -> None:
+    def row(number: int, analyzer: str, verb: str, usd: int, **more: str) -> dict[str, object]:
+        names = {"cluster": "c", "workload": f"w{number}", "team": "red", "kind": "k"} | more
+        return {
+            **names, "analyzer": analyzer, "verb": verb, "usd": usd, "gpu_hours": 1.0,
+            "id": f"{number}",
+        }  # fmt: skip
+
+    rows = [
+        row(1, "idle", "notify owner", 3),
+        row(2, "idle", "scale to zero", 4, team="blue"),
+        row(3, "idle", "scale to zero", 2, cluster="other"),
+        row(4, "quota", "pack", 1),
+        row(5, "quota", "lend", 5),
+    ]
+    steps = inbox.choose_steps(rows, 5)
+    assert [(s["workload"], s["verb"], s["team"], s["usd"], s["id"]) for s in steps] == [
+        ("2 idle workloads", "scale to zero, notify owner", None, 7, "2"),
+        ("w5", "lend", "red", 5, "5"),
+        ("w3", "scale to zero", "red", 2, "3"),
+        ("w4", "pack", "red", 1, "4"),
+    ]

@@ -226,11 +226,10 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
         assert f"{three(usd.removesuffix(' an hour'))} per hour" == paid
         assert now_gpus == f"{gpus} GPUs"
     assert three(made["Could be saved"][0]) == inbox["Would save"][0]
-    assert made["Could be saved"][1] == f"{inbox['Findings'][0]} findings"
     *rows, total = cells(text, "Findings by dollars over disruption")
     # Two findings of one job are one row, as on the page.
-    assert made["Could be saved"][1] == "2 findings"
-    assert inbox["Findings"][1].startswith("1 workload;")
+    assert made["Could be saved"][1] == "at most $1.25 more in hours in use; 1 finding"
+    assert inbox["Findings"] == ("2", "1 workload; 1 save")
     assert [row["findings"] for row in rows] == ["2"]
     assert three(total["saves"]) == inbox["Would save"][0]
     notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
@@ -248,13 +247,14 @@ def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
     idle = next(step.gpu_hours for step in made.steps if step.state == "idle")
     assert sums.idle_claimed_gpu_hours == IDLE_HOURS + VETOED_HOURS
     assert sums.idle_claimed_gpu_hours + sums.idle_without_finding_gpu_hours == idle
-    assert sums.in_use_usd == Decimal("1.25")
-    assert sums.in_use_by == ("sizing",)
+    assert (sums.in_use_usd, sums.in_use_by) == (Decimal(), ())
+    assert (sums.at_most_usd, sums.at_most_by) == (Decimal("1.25"), ("sizing",))
     line = sums.savings(lambda usd: f"${usd:,.2f}")
-    whole, of_waste, wasted, in_use = (Decimal(x) for x in re.findall(r"\$([0-9.]+[0-9])", line))
-    assert whole == of_waste + in_use
+    whole, of_waste, wasted, bound = (Decimal(x) for x in re.findall(r"\$([0-9.]+[0-9])", line))
+    assert whole == of_waste
     assert of_waste <= wasted
-    assert "$1.25 from hours in use (sizing)" in line
+    assert bound == Decimal("1.25")
+    assert line.endswith("Hours in use: at most $1.25 more (sizing), a bound that is in no sum.")
     one, claimed, rest = (Decimal(x) for x in re.findall(r"([0-9.]+) GPU-h", sums.idle()))
     assert one == claimed + rest
 
@@ -277,9 +277,11 @@ def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
     stages = savings.read_stages(views, small.WINDOW, Filters())
     sums = reconciliation.reconcile(made, stages, Filters())
     assert sums is not None
-    bare = msgspec.structs.replace(sums, saves_usd=None, wasted_usd=None, in_use_usd=None)
-    assert bare.savings(str).startswith("Of 9.0 GPU-h that could be saved 6.0 GPU-h are part of")
-    assert "3.0 GPU-h from hours in use (sizing)" in bare.savings(str)
+    bare = msgspec.structs.replace(
+        sums, saves_usd=None, wasted_usd=None, in_use_usd=None, at_most_usd=None
+    )
+    assert bare.savings(str).startswith("Of 6.0 GPU-h that could be saved 6.0 GPU-h are part of")
+    assert "Hours in use: at most 3.0 GPU-h more (sizing)" in bare.savings(str)
 
 
 @pytest.mark.parametrize("filters", [Filters(pool="old"), Filters(view="gpu")])
@@ -324,7 +326,8 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
 
     made = metrics(draw("overview", settings, window="3d"))["Could be saved"]
     listed = metrics(draw("findings", settings, window="3d"))
-    assert made == (three(f"${left:,.2f}"), f"{1 + reversal} finding{'s' * reversal}; 1 acted upon")
+    about = f"at most $1.25 more in hours in use; {reversal:d} finding{'s' * (not reversal)}"
+    assert made == (three(f"${left:,.2f}"), f"{about}; 1 acted upon")
     assert listed["Would save"][0] == made[0]
     until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
     assert run(["spend", "--home", str(settings.home), "--window", until, "-o", "json"]) == 0

@@ -52,8 +52,8 @@ def test_without_whole_data_before_the_change_is_unknown_never_zero(tmp_path: Pa
     with Warehouse.open(settings) as warehouse:
         gap = write(warehouse, Window(END - DAY, END)).summary
         none = write(warehouse, Window(END - 2 * DAY, END - DAY)).summary
-    assert gap.count("change unknown: only 23 of 24 h of the 1d before have data") == 5
-    assert none.count("change unknown: no data of the 1d before") == 5
+    assert gap.count("change unknown: only 23 of 24 h of the 1d before have data") == 6
+    assert none.count("change unknown: no data of the 1d before") == 6
     assert "0.0%, " not in gap + none
 
 
@@ -63,16 +63,15 @@ def test_change_of_an_amount_that_was_zero_is_the_amount_itself() -> None:
     assert describe_change(Decimal(110), Decimal(100)) == "+10.0%, $100 before"
 
 
-def test_first_page_has_a_verdict_and_the_three_dearest_actions(views: Warehouse) -> None:
+def test_first_page_has_a_verdict_and_all_idle_workloads_as_one_action(views: Warehouse) -> None:
     text = write(views, WINDOW).summary
     verdict = r"^[0-9.]+% of the \$[0-9,.]+ paid was wasted, .* 3 workloads could save"
     assert re.search(verdict, text, re.MULTILINE)
-    action = r"^[0-9]\. \S+: (\S+) \S+ in alpha \(saves \$([0-9.]+), "
+    action = r"^[0-9]\. (.+): (\S+) (.+) in alpha \(saves \$([0-9.]+), "
     assert re.findall(action, text, re.MULTILINE) == [
-        ("suspend", "3.50"),
-        ("suspend", "2.50"),
-        ("suspend", "1.50"),
+        ("several teams", "suspend", "3 idle workloads", "7.50")
     ]
+    assert "To do: suspend: 3 idle workloads ($7.50)." in text
 
 
 def test_names_break_only_between_words(views: Warehouse) -> None:
@@ -103,7 +102,7 @@ def test_actions_name_their_cluster_where_the_fleet_has_several(
         )
         for cluster in (None, "alpha")
     )
-    action = r"^1\. \S+: suspend (\S+)(.*) \(saves"
+    action = r"^1\. .+: suspend 3 (idle workloads)(.*) \(saves"
     assert [re.findall(action, report.summary, re.MULTILINE)[0][1] for report in (fleet, one)] == [
         " in alpha",
         "",
@@ -118,16 +117,21 @@ def test_actions_name_their_cluster_where_the_fleet_has_several(
 
 
 def test_actions_have_their_own_dollars_as_on_the_overview(tmp_path: Path) -> None:
-    """A workload with two findings: $3.50 and $2; its page has both, the first page one step."""
+    """A workload with two findings: $3.50 and $2; its page has both, the first page one step each.
+
+    The second is of another analyzer: one decision does not settle both.
+    """
     tables = rows(teams=("vision",))
     [found] = tables["finding"]
     document = json.loads(found["document"])
     document["recommendations"][0] |= {"verb": "shrink", "marginal_usd": 2.0}
-    tables["finding"].append(found | {"id": f"{9:012x}", "document": json.dumps(document)})
+    more = {"id": f"{9:012x}", "analyzer": "sizing", "document": json.dumps(document)}
+    tables["finding"].append(found | more)
     with Warehouse.open(fill(tmp_path / "home", tables)) as warehouse:
         report = write(warehouse, WINDOW)
         listed = inbox.list_inbox(warehouse, WINDOW, Filters()).to_pylist()
-    assert [row["usd"] for row in inbox.choose_steps(listed, 5)] == [Decimal("3.5")]
+    assert [row["usd"] for row in inbox.choose_steps(listed, 5)] == [Decimal("3.5"), Decimal(2)]
     assert "1. vision: suspend ns-vision/Job/job-vision in alpha (saves $3.50" in report.summary
     assert "1 workload could save $5.50" in report.summary
-    assert "To do: suspend: ns-vision/Job/job-vision of vision ($3.50)." in report.summary
+    one = "ns-vision/Job/job-vision of vision"
+    assert f"To do: suspend: {one} ($3.50); shrink: {one} ($2.00)." in report.summary

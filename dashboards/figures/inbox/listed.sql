@@ -24,6 +24,8 @@ SELECT
     f.saving,
     f.gpu_hours,
     f.usd,
+    f.at_most_gpu_hours,
+    f.at_most_usd,
     f.is_handled,
     1 + coalesce(b.times, 0) AS disruption,
     (f.usd / (1 + coalesce(b.times, 0)))::DECIMAL(18, 6) AS usd_rank,
@@ -38,5 +40,9 @@ FROM first_advice AS f
 LEFT JOIN restored_actions AS b ON f.cluster = b.cluster AND f.workload = b.workload
 LEFT JOIN snoozes AS r ON f.cluster = r.cluster AND f.id = r.finding
 LEFT JOIN planned AS p ON f.cluster = p.cluster AND f.id = p.finding
-ORDER BY usd_rank DESC NULLS LAST, f.gpu_hours DESC, f.id ASC
+ORDER BY
+    usd_rank DESC NULLS LAST,
+    f.at_most_usd DESC NULLS LAST,
+    f.gpu_hours DESC,
+    f.id ASC
 LIMIT $most

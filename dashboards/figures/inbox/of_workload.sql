@@ -2,4 +2,4 @@
 SELECT * -- noqa: AM04
 FROM chosen
 WHERE cluster = $of_cluster AND workload = $of_workload
-ORDER BY usd_rank DESC NULLS LAST, gpu_hours DESC, id ASC
+ORDER BY usd_rank DESC NULLS LAST, at_most_usd DESC NULLS LAST, gpu_hours DESC, id ASC

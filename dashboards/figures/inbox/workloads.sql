@@ -9,7 +9,13 @@ WITH summed AS (
         sum(usd) AS usd_all,
         sum(usd_rank) AS usd_rank_all,
         sum(gpu_hours) AS gpu_hours_all,
-        first(id ORDER BY usd_rank DESC NULLS LAST, gpu_hours DESC, id ASC) AS worst
+        sum(at_most_gpu_hours) AS at_most_gpu_hours_all,
+        sum(at_most_usd) AS at_most_usd_all,
+        first(
+            id
+            ORDER BY
+                usd_rank DESC NULLS LAST, at_most_usd DESC NULLS LAST, gpu_hours DESC, id ASC
+        ) AS worst
     FROM chosen
     GROUP BY cluster, workload
 ),
@@ -17,7 +23,11 @@ WITH summed AS (
 most AS (
     SELECT *
     FROM summed
-    ORDER BY usd_rank_all DESC NULLS LAST, gpu_hours_all DESC, worst ASC
+    ORDER BY
+        usd_rank_all DESC NULLS LAST,
+        at_most_usd_all DESC NULLS LAST,
+        gpu_hours_all DESC,
+        worst ASC
     LIMIT $most_workloads
 ),
 
@@ -27,6 +37,7 @@ totals AS (
         sum(confirmed)::BIGINT AS all_confirmed,
         sum(saving_findings)::BIGINT AS all_saving,
         sum(usd_all) AS all_usd,
+        sum(at_most_usd_all) AS all_at_most_usd,
         sum(gpu_hours_all) AS all_gpu_hours,
         count(*) AS all_workloads
     FROM summed
@@ -38,10 +49,13 @@ SELECT
     m.usd_all,
     m.usd_rank_all,
     m.gpu_hours_all,
+    m.at_most_gpu_hours_all,
+    m.at_most_usd_all,
     t.all_findings,
     t.all_confirmed,
     t.all_saving,
     t.all_usd,
+    t.all_at_most_usd,
     t.all_gpu_hours,
     t.all_workloads
 FROM most AS m
@@ -49,4 +63,8 @@ INNER JOIN chosen AS c
     ON m.cluster = c.cluster AND m.workload = c.workload AND m.worst = c.id
 CROSS JOIN totals AS t
 QUALIFY row_number() OVER (PARTITION BY c.cluster, c.workload ORDER BY c.policy ASC) = 1
-ORDER BY m.usd_rank_all DESC NULLS LAST, m.gpu_hours_all DESC, c.id ASC
+ORDER BY
+    m.usd_rank_all DESC NULLS LAST,
+    m.at_most_usd_all DESC NULLS LAST,
+    m.gpu_hours_all DESC,
+    c.id ASC

@@ -10,7 +10,11 @@ WITH advised AS (
         any_value(kind) AS kind,
         bool_or(is_handled) AS is_handled,
         sum(gpu_hours) AS gpu_hours,
-        sum(usd) AS usd
+        sum(usd) AS usd,
+        sum(usd) FILTER (WHERE saving = 'cash') AS cash_usd,
+        sum(usd) FILTER (WHERE saving = 'commitment') AS commitment_usd,
+        sum(at_most_gpu_hours) AS at_most_gpu_hours,
+        sum(at_most_usd) AS at_most_usd
     FROM advice
     GROUP BY id
 ),
@@ -85,6 +89,10 @@ merged AS (
         coalesce(a.kind, f.kind) AS kind,
         coalesce(a.gpu_hours, f.gpu_hours, 0) AS gpu_hours,
         CASE WHEN a.id IS null THEN f.usd ELSE a.usd END AS usd,
+        a.cash_usd,
+        a.commitment_usd,
+        coalesce(a.at_most_gpu_hours, 0) AS at_most_gpu_hours,
+        a.at_most_usd,
         s.requested_at,
         s.approved_at,
         s.acted_at,
@@ -111,6 +119,6 @@ SELECT
     END AS stage
 FROM merged
 WHERE
-    (gpu_hours > 0 OR acted_at IS NOT null)
+    (gpu_hours > 0 OR at_most_gpu_hours > 0 OR acted_at IS NOT null)
     AND ($team::VARCHAR IS null OR team = $team)
     AND ($namespace::VARCHAR IS null OR split_part(workload, '/', 1) = $namespace)

@@ -1,12 +1,16 @@
 -- Identified, approved, acted, verified: each stage is part of the one before it. Saveable: the
--- last analysis has it, and no action took effect.
+-- last analysis has it, and no action took effect. Beside both stands the bound of hours in use.
 SELECT
-    count(*) AS identified,
+    count(*) FILTER (WHERE gpu_hours > 0 OR acted_at IS NOT null) AS identified,
     coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
     sum(usd) AS identified_usd,
     count(*) FILTER (WHERE is_saveable AND gpu_hours > 0) AS saveable,
     coalesce(sum(gpu_hours) FILTER (WHERE is_saveable), 0) AS saveable_gpu_hours,
     sum(usd) FILTER (WHERE is_saveable) AS saveable_usd,
+    sum(cash_usd) FILTER (WHERE is_saveable) AS cash_usd,
+    sum(commitment_usd) FILTER (WHERE is_saveable) AS commitment_usd,
+    coalesce(sum(at_most_gpu_hours) FILTER (WHERE is_saveable), 0) AS at_most_gpu_hours,
+    sum(at_most_usd) FILTER (WHERE is_saveable) AS at_most_usd,
     count(*) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved,
     coalesce(
         sum(gpu_hours) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null), 0

@@ -6,6 +6,7 @@ FROM unadvised AS u
 LEFT JOIN steps AS s ON true
 ORDER BY
     s.usd DESC NULLS LAST,
+    s.at_most_usd DESC NULLS LAST,
     s.gpu_hours DESC,
     s.analyzer ASC,
     s.saving ASC,

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from analyzers.waterfall import (
     SavingsWaterfall,
     add_savings,
+    apportion_savings,
     build_waterfall,
     clip_finding,
     round_hours,
 )
-from analyzers.waterfall_cells import LedgerCells, split_amount
+from analyzers.waterfall_cells import CENT_E8, HOUR_US, LedgerCells, split_amount
 from fallow.models import STATES, Claim, Finding, Recommendation, Subject
 from fallow.window import Window
 
@@ -153,7 +154,9 @@ def test_parts_of_one_finding_s_waste_add_up_to_it_and_no_further(views: Memory)
 
 def test_a_lower_price_saves_its_part_and_takes_the_whole_hour(views: Memory) -> None:
     post(views, [posted(state="productive")])
-    cheaper = finding(claim(1, Decimal("2.5"), state="productive"), analyzer="spot")
+    price = claim(1, Decimal("2.5"), state="productive")
+    moved = Recommendation("move", "w", "spot", True, saving="cash", claims=(price,))
+    cheaper = finding(analyzer="spot", recommendations=(moved,))
     after = finding(claim(1, state="productive"), analyzer="anomalies")
     spot, rest = build_waterfall(views, DAY, [cheaper, after]).steps
     assert spot.marginal.usd == Decimal("2.5")
@@ -320,25 +323,65 @@ def test_one_claim_alone_gets_exactly_the_lesser_of_what_it_asks_and_what_is_the
     assert step.marginal.gpu_hours == pytest.approx(min(wanted, there), abs=1e-5)
 
 
-def test_what_is_saved_of_idle_hours_and_of_hours_in_use_stands_apart(views: Memory) -> None:
+def test_hours_in_use_are_a_bound_beside_the_savings_unless_they_are_cash(views: Memory) -> None:
     states = {"idle": "d0", "low": "d1", "productive": "d2", "lost": "d3"}
     post(views, [posted(device=device, state=state) for state, device in states.items()])
     parts = tuple(claim(0.5, state=state) for state in states)
     smaller = claim(0.25, Decimal("0.5"), state="low")
+    spot = claim(1.0, Decimal(1), state="productive")
+    cheaper = Recommendation("move", "w", "spot", True, saving="cash", claims=(spot,))
     found = [
         finding(*parts, gpu_hours=2.0, number=1),
         finding(smaller, analyzer="sizing", number=2),
+        finding(analyzer="spot", number=3, recommendations=(cheaper,)),
     ]
     fallen = build_waterfall(views, DAY, found)
-    first, sizing = fallen.steps
-    assert (first.idle_gpu_hours, first.in_use.gpu_hours) == (0.5, 1.0)
-    assert first.in_use.usd == Decimal(4), "half an hour of low and one of productive use, at $4"
-    assert (sizing.idle_gpu_hours, sizing.in_use) == (0.0, sizing.marginal)
-    assert fallen.saved_in(["low", "productive"]).usd == Decimal("4.5")
+    first, sizing, cash = fallen.steps
+    assert (first.idle_gpu_hours, first.marginal.gpu_hours, first.at_most.gpu_hours) == (0.5, 1, 1)
+    assert first.at_most.usd == Decimal(4), "half an hour of low and one of productive, at $4"
+    # Half of the low hours are claimed already: the quarter is of those that remain.
+    assert (sizing.marginal.gpu_hours, sizing.at_most.gpu_hours) == (0.0, 0.125)
+    assert sizing.at_most.usd == Decimal("0.25")
+    assert cash.in_use == cash.marginal
+    assert (cash.marginal.usd, cash.at_most.usd) == (Decimal("0.5"), Decimal(0))
+    assert fallen.saved().usd == Decimal("4.5"), "of the wasted 2 x 0.5 h at $4, and the cash"
+    assert fallen.bounded().usd == Decimal("4.25")
+    assert fallen.saved(saving="capacity").usd == Decimal(4)
+    assert fallen.saved_in(["low", "productive"]).usd == Decimal("0.5")
     assert fallen.saved_in(["idle"]).gpu_hours == 0.5
     (advice,) = add_savings(found, fallen)[1].recommendations
-    assert advice.marginal_in_use_usd == advice.marginal_usd == Decimal("0.5")
+    assert (advice.marginal_usd, advice.at_most_usd) == (Decimal(0), Decimal("0.25"))
     assert advice.marginal_idle_gpu_hours == 0
+
+
+@for_all(
+    shares=st.lists(st.floats(0.01, 0.9), min_size=1, max_size=6),
+    evidence=st.sampled_from(["confirmed", "suspected"]),
+)
+def test_the_advice_for_a_job_at_work_never_frees_all_of_it(
+    shares: list[float], evidence: Any
+) -> None:
+    about = {"namespace": "ns", "workload_kind": "Job", "workload": "w", "team": "red"}
+    row = {**about, "cluster": "c", "pool": "p", "node": "n", "model": "H100", "priced": True}
+    hours = 100
+    table = pa.Table.from_pylist(
+        [{**row, "state": "productive", "gpu_us": hours * HOUR_US, "usd_e8": hours * 4 * CENT_E8}]
+    )
+    found = [
+        finding(
+            claim(share * hours, state="productive"),
+            analyzer="sizing",
+            number=number,
+            evidence=evidence,
+            gpu_hours=share * hours,
+        )
+        for number, share in enumerate(shares)
+    ]
+    fallen = apportion_savings(table, found)
+    left = math.prod(1 - share for share in shares)
+    assert fallen.bounded().gpu_hours == pytest.approx(hours * (1 - left), abs=1e-4)
+    assert fallen.bounded().gpu_hours < hours
+    assert fallen.saved().gpu_hours == 0
 
 
 def test_idle_hours_of_a_finding_without_advice_are_in_a_finding_and_save_nothing(
