@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -52,6 +52,8 @@ class AnalyzerPlace(Row, frozen=True):
 
     place: int
     analyzer: str
+    takes: Literal["hours", "shares"]
+    """Of hours in use: certain hours, or a share of those that are left."""
     why: str
 
 
@@ -214,7 +216,11 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
     state = ledger.table["state"]
     wasted = pc.is_in(state, pa.array(WASTED, pa.string())).to_numpy()
     idle = pc.equal(state, "idle").to_numpy()
+    analyzer = ""
     for finding in sorted(findings, key=_get_sort_key):
+        if finding.analyzer != analyzer:
+            analyzer = finding.analyzer
+            ledger.begin_turn(takes_hours=analyzer in _read_hour_takers())
         limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
@@ -303,6 +309,12 @@ def round_dollars(usd_e8: int) -> Decimal:
 @cache
 def _read_ranks() -> dict[str, int]:
     return {row.analyzer: row.place for row in load_records("waterfall_order", AnalyzerPlace)}
+
+
+@cache
+def _read_hour_takers() -> frozenset[str]:
+    rows = load_records("waterfall_order", AnalyzerPlace)
+    return frozenset(row.analyzer for row in rows if row.takes == "hours")
 
 
 def _get_sort_key(finding: Finding) -> tuple[Any, ...]:

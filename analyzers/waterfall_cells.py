@@ -50,6 +50,9 @@ class LedgerCells:
         self.priced: npt.NDArray[np.bool_] = _read_numbers(table, "priced").astype(bool)
         self.all_us, self.all_e8 = _read_numbers(table, "gpu_us"), _read_numbers(table, "usd_e8")
         self.left_us, self.left_e8 = self.all_us.copy(), self.all_e8.copy()
+        self._shared_us: Ints | None = None
+        """What is left where the first analyzer takes shares."""
+        self._turn_us: Ints | None = None
         self._codes: dict[str, Ints] = {}
         self._numbered: dict[str, dict[Any, int]] = {}
         for name in (*OWNER, *PLACE, "state"):
@@ -95,8 +98,8 @@ class LedgerCells:
     def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
         """Take the amount of a claim, up to `most_us`; cells give in proportion to their remainder.
 
-        Of hours in use a claim is a share: of what others left it takes the same share, so that
-        several pieces of advice for one job never save all its hours together. The saving is the
+        An analyzer that takes shares of hours in use takes the same share of what those before it
+        left, so that their advice for one job never saves all its hours together. The saving is the
         claim's own dollars for the granted part, never more than the cost of these hours; without
         dollars of its own it is their cost. Cells without a price save no dollars. `rows` are the
         matching rows, where known.
@@ -106,7 +109,7 @@ class LedgerCells:
             return self._take_one(rows, claim, most_us)
         left, wanted = self.left_us[rows], convert_to_us(claim.gpu_hours)
         total = int(left.sum())
-        granted = min(_share(wanted, claim, total, int(self.all_us[rows].sum())), most_us, total)
+        granted = min(self._share(wanted, claim, rows), most_us, total)
         if granted <= 0:
             return CellGrant(_NONE, _NONE, _NONE, _NONE)
         hours = split_amount(left, granted)
@@ -128,7 +131,7 @@ class LedgerCells:
         """Take from one cell, as most claims do: without arrays, which took most of the time."""
         row, wanted = rows[0], convert_to_us(claim.gpu_hours)
         left, money = int(self.left_us[row]), int(self.left_e8[row])
-        granted = min(_share(wanted, claim, left, int(self.all_us[row])), most_us, left)
+        granted = min(self._share(wanted, claim, rows), most_us, left)
         if granted <= 0:
             return CellGrant(_NONE, _NONE, _NONE, _NONE)
         cost = money if granted == left else min(money, int(money * (granted / left)))
@@ -138,6 +141,18 @@ class LedgerCells:
         self.left_us[row] -= granted
         self.left_e8[row] -= cost
         return CellGrant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
+
+    def begin_turn(self, *, takes_hours: bool) -> None:
+        """Let the next analyzer take certain hours, or its shares of what is left now."""
+        self._turn_us = None if takes_hours else self.left_us.copy()
+        if takes_hours or self._shared_us is None:
+            self._shared_us = self._turn_us
+
+    def _share(self, wanted: int, claim: Claim, rows: Ints) -> int:
+        if self._turn_us is None or self._shared_us is None or claim.state in WASTED:
+            return wanted
+        whole, left = int(self._shared_us[rows].sum()), int(self._turn_us[rows].sum())
+        return wanted if left >= whole else wanted * left // whole
 
     def whole(self) -> "LedgerCells":
         """Return the same cells with their full amounts."""
@@ -190,12 +205,6 @@ def map_column(cells: pa.Table, name: str) -> pa.ChunkedArray:
     elif name != "namespace":
         return column
     return pc.if_else(owned, column, PLATFORM)
-
-
-def _share(wanted: int, claim: Claim, left: int, whole: int) -> int:
-    if claim.state in WASTED or left >= whole:
-        return wanted
-    return wanted * left // whole
 
 
 def _fill_cells(amount: int, room: Ints) -> Ints:

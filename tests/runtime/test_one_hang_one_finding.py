@@ -69,7 +69,7 @@ def kinds(made: Analysis) -> dict[str, float]:
 def test_one_hang_is_one_finding_and_saved_once(settings: Settings) -> None:
     made = judged(settings, [("work", 8), ("spin", 3)])
     assert kinds(made) == {"stalled_job": pytest.approx(4 * 3)}
-    assert made.waterfall.saved().gpu_hours == pytest.approx(12, abs=0.1)
+    assert made.waterfall.bounded().gpu_hours == pytest.approx(12, abs=0.1)
 
 
 def test_an_earlier_hang_keeps_its_own_hours(settings: Settings) -> None:
@@ -77,7 +77,7 @@ def test_an_earlier_hang_keeps_its_own_hours(settings: Settings) -> None:
     assert kinds(made) == {"stalled_job": pytest.approx(12), "busy_hang": pytest.approx(20, abs=1)}
     hang = next(f for f in made.findings if f.kind == "busy_hang")
     assert sum(c.gpu_hours for c in hang.recommendations[0].claims) == pytest.approx(20, abs=1)
-    assert made.waterfall.saved().gpu_hours == pytest.approx(32, abs=1)
+    assert made.waterfall.bounded().gpu_hours == pytest.approx(32, abs=1)
 
 
 # Three times as old: 7 h, which is more than what is read back, is in every run.

@@ -59,7 +59,7 @@ def test_golden(name: str, site_hours: Hours, mounts: Any) -> None:
         golden.write_text(json.dumps(documents, indent=2) + "\n")
     assert documents == json.loads(golden.read_text())
     fallen = build_waterfall(site_hours.views, site_hours.window, made)
-    assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
+    assert 0 < fallen.bounded().gpu_hours <= fallen.bill.gpu_hours
 
 
 def test_gpus_that_rest_while_data_comes_in_wait_for_it(site_hours: Hours) -> None:

@@ -182,7 +182,7 @@ def test_what_is_saved_never_exceeds_the_bill(views: Any, fleet: list[Any]) -> N
         hours.workload(f"w{n % 3}", [shown], kind="Deployment", model=model, hours=(0, 26))
     made = PrecisionAnalyzer().find(views, hours.window)
     apportioned_usd = build_waterfall(views, hours.window, made)
-    assert apportioned_usd.saved().gpu_hours <= apportioned_usd.bill.gpu_hours
+    assert apportioned_usd.bounded().gpu_hours <= apportioned_usd.bill.gpu_hours
     assert sum(f.gpu_hours for f in made) <= 26 * len(fleet) + 1e-6
     for one in made:
         for shown in one.details["ranges"]:

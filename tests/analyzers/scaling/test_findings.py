@@ -38,7 +38,7 @@ def test_a_site_becomes_its_document(case: str, stepped: Stepped) -> None:
     made = ScalingAnalyzer().find(stepped.views, stepped.window)
     agree(GOLDEN / case, made)
     fallen = build_waterfall(stepped.views, stepped.window, made)
-    assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
+    assert 0 < fallen.bounded().gpu_hours <= fallen.bill.gpu_hours
 
 
 def test_empty_tables_give_nothing(stepped: Stepped) -> None:
@@ -166,7 +166,7 @@ def test_never_more_than_the_ledger_has(
         site.job(f"j-{number}", gpus, work, hours=(begin, begin + length))
     made = list(found(site, efficiency=threshold).values())
     fallen = build_waterfall(site.views, site.window, made)
-    assert fallen.saved().gpu_hours <= fallen.bill.gpu_hours
+    assert fallen.bounded().gpu_hours <= fallen.bill.gpu_hours
     for finding in made:
         held = site.views.query(
             "SELECT sum(gpu_seconds) / 3600 AS h FROM ledger WHERE workload = $w",

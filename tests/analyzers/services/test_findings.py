@@ -54,7 +54,7 @@ def test_a_site_becomes_its_document(case: str, served: Served) -> None:
     made = analyzer(**document["settings"]).find(served.views, served.window)
     agree(GOLDEN / case, made)
     fallen = build_waterfall(served.views, served.window, made)
-    assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
+    assert 0 < fallen.bounded().gpu_hours <= fallen.bill.gpu_hours
 
 
 def test_empty_tables_give_nothing(served: Served) -> None:
@@ -260,7 +260,7 @@ def test_attainment_is_a_share_that_rises_with_the_objective(  # noqa: PLR0917
         site.views, site.window
     )
     fallen = build_waterfall(site.views, site.window, made)
-    assert fallen.saved().gpu_hours <= fallen.bill.gpu_hours
+    assert fallen.bounded().gpu_hours <= fallen.bill.gpu_hours
     claims = [c for f in made for a in f.recommendations for c in a.claims]
     ledger = {
         r["state"]: r["h"]

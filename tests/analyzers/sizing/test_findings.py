@@ -362,6 +362,6 @@ def test_no_workload_wastes_more_than_it_cost_and_confirmation_takes_two_witness
         if one.evidence == "confirmed":
             assert any(rank["power_w"] is not None for rank in ranks)
     apportioned_usd = build_waterfall(views, hours.window, made)
-    assert apportioned_usd.saved().gpu_hours <= apportioned_usd.bill.gpu_hours
-    saved, bill = apportioned_usd.saved().usd, apportioned_usd.bill.usd
+    assert apportioned_usd.bounded().gpu_hours <= apportioned_usd.bill.gpu_hours
+    saved, bill = apportioned_usd.bounded().usd, apportioned_usd.bill.usd
     assert saved is None or bill is None or saved <= bill

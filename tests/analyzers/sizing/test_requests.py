@@ -176,7 +176,7 @@ def test_it_says_which_request_strands_gpus_and_what_they_cost(
     if strands:
         assert finding.usd == Decimal("6.88") * Decimal(repr(blocked_hours))
     bill = build_waterfall(hours.views, hours.window, [finding])
-    assert bill.saved().gpu_hours <= bill.bill.gpu_hours
+    assert bill.bounded().gpu_hours <= bill.bill.gpu_hours
 
 
 def test_a_hog_that_needs_what_it_asks_for_is_none(hours: Hours) -> None:

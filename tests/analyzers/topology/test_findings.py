@@ -231,7 +231,7 @@ def test_what_is_saved_never_exceeds_the_bill(
         assert (finding.usd is None) == (usd is None)
         assert 0 < finding.details["share"] < 1
     apportioned_usd = build_waterfall(views, hours.window, made)
-    saved, bill = apportioned_usd.saved(), apportioned_usd.bill
+    saved, bill = apportioned_usd.bounded(), apportioned_usd.bill
     assert saved.gpu_hours <= bill.gpu_hours
     assert (saved.usd or 0) <= (bill.usd or 0)
     assert (saved.gpu_hours > 0) == bool(made)

@@ -23,7 +23,7 @@ from analyzers.waterfall import (
     round_hours,
 )
 from analyzers.waterfall_cells import CENT_E8, HOUR_US, LedgerCells, split_amount
-from fallow.models import STATES, Claim, Finding, Recommendation, Subject
+from fallow.models import STATES, WASTED, Claim, Finding, Recommendation, Subject
 from fallow.window import Window
 
 Memory = Any
@@ -298,7 +298,11 @@ def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
     parts = [fallen.saved(saving=name) for name in ("cash", "capacity", "commitment")]
     assert sum(p.gpu_hours for p in parts) == pytest.approx(whole.gpu_hours, abs=1e-5)
     assert sum(s.marginal.gpu_hours for s in fallen.steps) <= fallen.bill.gpu_hours + 1e-6
-    assert round_hours(sum(fallen.grants["gpu_us"].to_pylist())) == whole.gpu_hours
+    granted_hours = round_hours(sum(fallen.grants["gpu_us"].to_pylist()))
+    assert granted_hours == pytest.approx(whole.gpu_hours + fallen.bounded().gpu_hours, abs=2e-6)
+    wasted = fallen.paid_in(WASTED)
+    assert fallen.saved_in(WASTED).gpu_hours <= wasted.gpu_hours
+    assert fallen.saved(saving="capacity").gpu_hours <= wasted.gpu_hours
     again = build_waterfall(ledger, window, list(reversed(found)))
     assert again.steps == fallen.steps
 
@@ -339,18 +343,17 @@ def test_hours_in_use_are_a_bound_beside_the_savings_unless_they_are_cash(views:
     first, sizing, cash = fallen.steps
     assert (first.idle_gpu_hours, first.marginal.gpu_hours, first.at_most.gpu_hours) == (0.5, 1, 1)
     assert first.at_most.usd == Decimal(4), "half an hour of low and one of productive, at $4"
-    # Half of the low hours are claimed already: the quarter is of those that remain.
-    assert (sizing.marginal.gpu_hours, sizing.at_most.gpu_hours) == (0.0, 0.125)
-    assert sizing.at_most.usd == Decimal("0.25")
+    assert (sizing.marginal.gpu_hours, sizing.at_most.gpu_hours) == (0.0, 0.25)
+    assert sizing.at_most.usd == Decimal("0.5")
     assert cash.in_use == cash.marginal
     assert (cash.marginal.usd, cash.at_most.usd) == (Decimal("0.5"), Decimal(0))
     assert fallen.saved().usd == Decimal("4.5"), "of the wasted 2 x 0.5 h at $4, and the cash"
-    assert fallen.bounded().usd == Decimal("4.25")
+    assert fallen.bounded().usd == Decimal("4.5")
     assert fallen.saved(saving="capacity").usd == Decimal(4)
     assert fallen.saved_in(["low", "productive"]).usd == Decimal("0.5")
     assert fallen.saved_in(["idle"]).gpu_hours == 0.5
     (advice,) = add_savings(found, fallen)[1].recommendations
-    assert (advice.marginal_usd, advice.at_most_usd) == (Decimal(0), Decimal("0.25"))
+    assert (advice.marginal_usd, advice.at_most_usd) == (Decimal(0), Decimal("0.5"))
     assert advice.marginal_idle_gpu_hours == 0
 
 
@@ -370,7 +373,7 @@ def test_the_advice_for_a_job_at_work_never_frees_all_of_it(
     found = [
         finding(
             claim(share * hours, state="productive"),
-            analyzer="sizing",
+            analyzer=f"a{number}",
             number=number,
             evidence=evidence,
             gpu_hours=share * hours,
@@ -382,6 +385,15 @@ def test_the_advice_for_a_job_at_work_never_frees_all_of_it(
     assert fallen.bounded().gpu_hours == pytest.approx(hours * (1 - left), abs=1e-4)
     assert fallen.bounded().gpu_hours < hours
     assert fallen.saved().gpu_hours == 0
+
+
+def test_findings_of_one_analyzer_are_of_other_hours_and_add_up(views: Memory) -> None:
+    post(views, [posted(state="productive", gpu_seconds=36000.0)])
+    claims = [claim(hours, state="productive") for hours in (5, 4)]
+    hangs = [finding(c, analyzer="stalled", number=n, gpu_hours=5.0) for n, c in enumerate(claims)]
+    after = finding(claim(5, state="productive"), analyzer="sizing", number=9, gpu_hours=5.0)
+    fallen = build_waterfall(views, DAY, [*hangs, after])
+    assert [step.at_most.gpu_hours for step in fallen.steps] == [5.0, 4.0, 1.0]
 
 
 def test_idle_hours_of_a_finding_without_advice_are_in_a_finding_and_save_nothing(
