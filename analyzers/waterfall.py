@@ -31,6 +31,7 @@ from analyzers.queries import load_records, load_sql
 from analyzers.waterfall_cells import (
     CENT_E8,
     HOUR_US,
+    MOST_US,
     CellGrant,
     LedgerCells,
     convert_to_us,
@@ -86,6 +87,8 @@ class SavingStage(msgspec.Struct, frozen=True):
     """The part of the marginal saving in hours in use: cash, as another price."""
     idle_gpu_hours: float
     """The part of the marginal saving in the ledger's state idle."""
+    granted: tuple[float, ...]
+    """GPU-hours that each of its claims got."""
 
 
 class SavingsWaterfall(msgspec.Struct, frozen=True):
@@ -198,14 +201,25 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
 
 
 def build_waterfall(
-    views: Views, window: Window, findings: Sequence[Finding], cluster: str | None = None
+    views: Views,
+    window: Window,
+    findings: Sequence[Finding],
+    cluster: str | None = None,
+    *,
+    settled: bool = False,
 ) -> SavingsWaterfall:
-    """Return the waterfall of findings over the ledger's hours that the window touches."""
+    """Return the waterfall of findings over the ledger's hours that the window touches.
+
+    `settled`: their claims are what an earlier waterfall granted (`clip_finding`).
+    """
     parameters = {"since": window.start, "until": window.end, "cluster": cluster}
-    return apportion_savings(views.query(load_sql("waterfall_cells"), parameters), findings)
+    cells = views.query(load_sql("waterfall_cells"), parameters)
+    return apportion_savings(cells, findings, settled=settled)
 
 
-def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWaterfall:
+def apportion_savings(
+    cells: pa.Table, findings: Sequence[Finding], *, settled: bool = False
+) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
     ledger = LedgerCells(cells)
     steps: list[SavingStage] = []
@@ -220,8 +234,8 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
     for finding in sorted(findings, key=_get_sort_key):
         if finding.analyzer != analyzer:
             analyzer = finding.analyzer
-            ledger.begin_turn(takes_hours=analyzer in _read_hour_takers())
-        limit_us = _get_limit_us(finding)
+            ledger.begin_turn(takes_hours=settled or analyzer in _read_hour_takers())
+        limit_us = MOST_US if settled else _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
@@ -237,8 +251,9 @@ def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWa
             cash.append(advice.saving == "cash")
             parts = _divide_grants(granted, ledger, wasted, is_cash=cash[-1])
             amounts = (_sum_grants(gross, ledger), *parts)
-            idle_hours = _sum_idle(granted, idle)
-            steps.append(_build_stage(finding, number, advice, amounts, idle_hours))
+            step = _build_stage(finding, number, advice, amounts, _sum_idle(granted, idle))
+            hours = tuple(round_hours(int(grant.gpu_us.sum())) for grant in granted)
+            steps.append(msgspec.structs.replace(step, granted=hours))
     unadvised_us: Counter[str] = Counter()
     for cluster_name, grant in _take_unadvised(findings, ledger):
         unadvised_us[cluster_name] += int(grant.gpu_us.sum())
@@ -273,11 +288,13 @@ def add_savings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> lis
 
 
 def clip_finding(finding: Finding, window: Window) -> Finding:
-    """Return a finding with claims only for the part of its window in another window, evenly."""
+    """Return a finding with claims only for the part of its window in another window, evenly.
+
+    Claims that a waterfall has granted are cut to the grant: in a longer window the ledger has more
+    hours of their kind, which the analysis did not see.
+    """
     start, end = max(finding.window.start, window.start), min(finding.window.end, window.end)
     part = max(0.0, (end - start).total_seconds()) / finding.window.seconds
-    if part >= 1:
-        return finding
     advised = any(advice.claims for advice in finding.recommendations)
     return msgspec.structs.replace(
         finding,
@@ -355,6 +372,7 @@ def _build_stage(
         at_most=at_most,
         in_use=in_use,
         idle_gpu_hours=idle_gpu_hours,
+        granted=(),
     )
 
 
@@ -372,6 +390,10 @@ def _add_saving(advice: Recommendation, step: SavingStage | None) -> Recommendat
         marginal_in_use_usd=step.in_use.usd,
         at_most_gpu_hours=step.at_most.gpu_hours,
         at_most_usd=step.at_most.usd,
+        claims=tuple(
+            msgspec.structs.replace(claim, granted_gpu_hours=hours)
+            for claim, hours in zip(advice.claims, step.granted, strict=True)
+        ),
     )
 
 
@@ -385,6 +407,8 @@ def _get_limit_us(finding: Finding) -> int:
 
 
 def _clip_claim(claim: Claim, part: float) -> Claim:
+    if claim.granted_gpu_hours is not None and claim.gpu_hours:
+        part *= min(1.0, claim.granted_gpu_hours / claim.gpu_hours)
     usd = None if claim.usd is None else claim.usd * Decimal(repr(part))
     return msgspec.structs.replace(claim, gpu_hours=claim.gpu_hours * part, usd=usd)
 

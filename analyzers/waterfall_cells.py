@@ -31,7 +31,7 @@ ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
 """The names in `warehouse/spend/grouped.sql`."""
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
-_MOST_US = 2**62
+MOST_US = 2**62
 _MOST_E8 = Decimal(2**62)
 
 
@@ -95,7 +95,7 @@ class LedgerCells:
             mine |= state_codes == other
         return rows[mine]
 
-    def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
+    def take(self, claim: Claim, most_us: int = MOST_US, rows: Ints | None = None) -> CellGrant:
         """Take the amount of a claim, up to `most_us`; cells give in proportion to their remainder.
 
         An analyzer that takes shares of hours in use takes the same share of what those before it
@@ -171,7 +171,7 @@ def convert_to_us(gpu_hours: float) -> int:
     """Return GPU-hours in GPU-microseconds; a value that is no positive number gives 0."""
     if not gpu_hours > 0:
         return 0
-    return int(min(gpu_hours * HOUR_US, float(_MOST_US)))
+    return int(min(gpu_hours * HOUR_US, float(MOST_US)))
 
 
 def split_amount(have: Ints, amount: int) -> Ints:

@@ -298,8 +298,12 @@ def _scale_recommendation(advice: Recommendation, part: float) -> Recommendation
 
 
 def _scale_claim(claim: Claim, part: float) -> Claim:
-    hours = round(claim.gpu_hours * part, 6)
-    return msgspec.structs.replace(claim, gpu_hours=hours, usd=_multiply(claim.usd, part))
+    return msgspec.structs.replace(
+        claim,
+        gpu_hours=round(claim.gpu_hours * part, 6),
+        usd=_multiply(claim.usd, part),
+        granted_gpu_hours=_convert_hours(claim.granted_gpu_hours, part),
+    )
 
 
 def _convert_hours(hours: float | None, part: float) -> float | None:

@@ -69,6 +69,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     usd: Decimal | None = None
     node: str | None = None
     model: str | None = None
+    granted_gpu_hours: float | None = None
+    """The hours that the waterfall credits to it; None = it was not asked."""
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -406,7 +406,8 @@ def read_waterfall(
     if not stored:
         return None
     when = max(f.window.end for f in stored)
-    waterfall = build_waterfall(views, window, [clip_finding(f, window) for f in stored], cluster)
+    clipped = [clip_finding(f, window) for f in stored]
+    waterfall = build_waterfall(views, window, clipped, cluster, settled=True)
     return waterfall.remove_findings(read_handled_findings(views, cluster)), when
 
 
