@@ -207,21 +207,30 @@ def build_waterfall(
     cluster: str | None = None,
     *,
     settled: bool = False,
+    before: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over the ledger's hours that the window touches.
 
-    `settled`: their claims are what an earlier waterfall granted (`clip_finding`).
+    `settled`: their claims are what an earlier waterfall granted (`clip_finding`). `before`: such
+    findings of other analyzers, which keep what they were granted and are no stages.
     """
     parameters = {"since": window.start, "until": window.end, "cluster": cluster}
     cells = views.query(load_sql("waterfall_cells"), parameters)
-    return apportion_savings(cells, findings, settled=settled)
+    return apportion_savings(cells, findings, settled=settled, before=before)
 
 
 def apportion_savings(
-    cells: pa.Table, findings: Sequence[Finding], *, settled: bool = False
+    cells: pa.Table,
+    findings: Sequence[Finding],
+    *,
+    settled: bool = False,
+    before: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
     ledger = LedgerCells(cells)
+    for earlier in sorted(before, key=_get_sort_key):
+        for claim in (claim for advice in earlier.recommendations for claim in advice.claims):
+            ledger.take(claim)
     steps: list[SavingStage] = []
     grants: list[CellGrant] = []
     numbers: list[int] = []

@@ -25,7 +25,7 @@ from runtime.experiments.demo_plants import add_disk_reads, hide_lost_gpu
 from runtime.experiments.demo_process import load_demo_settings
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S
 from runtime.experiments.simulation.enforcer import HOUR_S, IDLE
-from runtime.operations import pipeline, plans
+from runtime.operations import findings, pipeline, plans
 from runtime.operations.plan_rows import PlanWriter
 from runtime.rendering.finding_tables import Progress
 from simulator.exporters.quirks import Quirks
@@ -95,6 +95,19 @@ class DemoFleet(ActingFleet):
         self._fresh_s = -1.0
         self.reports.append(self.actor.turn(dry_run=False))
         self._store_findings()
+
+    def _store_findings(self) -> None:
+        """Store new cases beside those of the last analysis: a turn ends none of its findings."""
+        sql = "SELECT id, found_at FROM finding WHERE analyzer = $analyzer AND cluster = $cluster"
+        which = {"analyzer": IDLE, "cluster": self.settings.cluster}
+        stored = self.warehouse.query(sql, which).to_pylist()
+        ids = {row["id"] for row in stored}
+        facts = self.evidence.cases(self.now())
+        new = [f.finding for f in facts if f.finding.id not in ids]
+        if new:
+            times = [row["found_at"].replace(tzinfo=UTC) for row in stored]
+            found_at = max(times, default=self.now())
+            self.warehouse.ingest([findings.build_rows(new, found_at=found_at)])
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
         rows: Iterable[Batch] = super()._rows(block, since_s, until_s)

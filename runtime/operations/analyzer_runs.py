@@ -19,7 +19,7 @@ from collectors.doctor import CheckRow
 from dashboards.figures.savings import read_handled_findings
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
-from fallow.models import Finding
+from fallow.models import Claim, Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import (
     Analyzer,
@@ -382,8 +382,12 @@ def store_analysis(
 def store_findings(
     warehouse: "Warehouse", analysis: Analysis, runs: Sequence[PluginRun] = ()
 ) -> list[Finding]:
-    """Store findings with the ids of their cases, and the runs; return the stored findings."""
-    cases = case_identity.resolve(warehouse, analysis.findings)
+    """Store findings with the ids of their cases, and the runs; return the stored findings.
+
+    What the last runs of other analyzers save is theirs already: no GPU-hour is saved twice.
+    """
+    found = _leave_savings_of_others(warehouse, analysis)
+    cases = case_identity.resolve(warehouse, found)
     end, batches = analysis.window.end, []
     if cases.findings:
         batches.append(findings.build_rows(cases.findings, found_at=end, uids=cases.uids))
@@ -392,6 +396,28 @@ def store_findings(
         batches.append(plugin_runs.to_batch(runs, cluster=mine, at=end, window=analysis.window))
     warehouse.ingest(batches)
     return [*cases.findings]
+
+
+def _leave_savings_of_others(warehouse: "Warehouse", analysis: Analysis) -> list[Finding]:
+    """Return the findings with what they save of the hours that no other analyzer's run has."""
+    own = analysis.findings
+    ran = {run.plugin for run in analysis.runs if run.kind == "analyzer"}
+    owners = {_get_owner(claim) for f in own for a in f.recommendations for claim in a.claims}
+    if not owners:
+        return own
+    others = [
+        clip_finding(stored, analysis.window)
+        for stored in findings.read_latest(warehouse, analysis.window)
+        if stored.analyzer not in ran
+    ]
+    claimed = {_get_owner(c) for f in others for a in f.recommendations for c in a.claims}
+    if not owners & claimed:
+        return own
+    return add_savings(own, build_waterfall(warehouse, analysis.window, own, before=others))
+
+
+def _get_owner(claim: Claim) -> tuple[str, str | None, str | None, str | None]:
+    return claim.cluster, claim.namespace, claim.workload_kind, claim.workload
 
 
 def read_waterfall(
