@@ -98,16 +98,15 @@ class DemoFleet(ActingFleet):
 
     def _store_findings(self) -> None:
         """Store new cases beside those of the last analysis: a turn ends none of its findings."""
-        sql = "SELECT id, found_at FROM finding WHERE analyzer = $analyzer AND cluster = $cluster"
-        which = {"analyzer": IDLE, "cluster": self.settings.cluster}
-        stored = self.warehouse.query(sql, which).to_pylist()
+        sql = "SELECT id, analyzer, found_at FROM finding WHERE cluster = $cluster"
+        stored = self.warehouse.query(sql, {"cluster": self.settings.cluster}).to_pylist()
         ids = {row["id"] for row in stored}
-        facts = self.evidence.cases(self.now())
-        new = [f.finding for f in facts if f.finding.id not in ids]
-        if new:
-            times = [row["found_at"].replace(tzinfo=UTC) for row in stored]
-            found_at = max(times, default=self.now())
-            self.warehouse.ingest([findings.build_rows(new, found_at=found_at)])
+        facts = [f.finding for f in self.evidence.cases(self.now())]
+        for analyzer in dict.fromkeys(finding.analyzer for finding in facts):
+            new = [f for f in facts if f.analyzer == analyzer and f.id not in ids]
+            times = [row["found_at"] for row in stored if row["analyzer"] == analyzer]
+            found_at = max(times).replace(tzinfo=UTC) if times else self.now()
+            self.warehouse.ingest([findings.build_rows(new, found_at=found_at)] if new else [])
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
         rows: Iterable[Batch] = super()._rows(block, since_s, until_s)

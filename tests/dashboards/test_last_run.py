@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from dashboards.figures import analyzer_findings, inbox, waterfall
+from analyzers.ranking import rank_findings
+from analyzers.waterfall import add_savings, build_waterfall
+from dashboards.figures import analyzer_findings, inbox, savings, waterfall
 from dashboards.figures.query import Filters
 from fallow import plugin_runs
 from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
@@ -86,3 +89,24 @@ def test_a_run_that_found_nothing_shows_nothing(lake: Warehouse) -> None:
 def test_a_run_that_judged_nothing_takes_no_finding_back(lake: Warehouse, result: Result) -> None:
     keep(lake, "idle", result, small.END, "no inventory of nodes")
     assert counts(lake) == {len(TEAMS)}
+
+
+def test_an_analyzer_that_runs_alone_saves_no_hour_that_another_s_last_run_has(
+    lake: Warehouse,
+) -> None:
+    """Two of the team's nine idle hours are the stored finding's; another claims all of them."""
+    first = idle_job("vision")
+    claim = msgspec.structs.replace(first.recommendations[0].claims[0], gpu_hours=11.0)
+    advice = Recommendation("shrink", "vision", "small", True, claims=(claim,))
+    other = msgspec.structs.replace(
+        first, id="f" * 12, analyzer="sizing", gpu_hours=11.0, recommendations=(advice,)
+    )
+    alone = build_waterfall(lake, small.WINDOW, [other])
+    runs = (PluginRun("analyzer", "sizing", "done"),)
+    ranked = tuple(rank_findings(add_savings([other], alone), alone))
+    analysis = analyzer_runs.Analysis(small.WINDOW, ranked, alone, {}, runs=runs)
+    (stored,) = analyzer_runs.store_findings(lake, analysis, runs)
+    assert analysis.findings[0].recommendations[0].marginal_gpu_hours == 9.0
+    assert stored.recommendations[0].marginal_gpu_hours == 7.0
+    sums = savings.read_stages(lake, small.WINDOW, Filters(team="vision"))
+    assert sums.saveable_gpu_hours == 9.0

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actions.journal import Journal
-from dashboards.figures import queues
+from dashboards.figures import queues, savings
 from dashboards.figures.query import Filters
 from dashboards.waste_report import Story
 from fallow.demo_marker import MARKER
@@ -244,6 +244,15 @@ def _read_workload(home: Path, workload: str) -> tuple[Any, list[str]]:
         return {"spec": found["spec"], "metadata": meta}, pods
 
 
+def _read_saveable(home: Path) -> tuple[float, float]:
+    """Return the GPU-hours of the demo's week that could be saved, or were, and those at most."""
+    with Warehouse.open(Settings(home=home)) as warehouse:
+        end = datetime(2026, 11, 16, tzinfo=UTC)
+        window = Window(end - timedelta(days=7), end)
+        stages = savings.read_stages(warehouse, window, Filters(cluster="demo"))
+    return stages.identified_gpu_hours, stages.at_most_gpu_hours
+
+
 def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_all_back(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,7 +263,9 @@ def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_a
     workloads = {r["workload"]: _read_workload(home, r["workload"]) for r in requests}
     for request in requests:
         assert run(["approve", request["action"], "--by", "kim", *option]) == 0
+    judged = _read_saveable(home)
     steps = _run(capsys, "demo", "--continue", "1h", *option)["steps"]
+    assert _read_saveable(home) == pytest.approx(judged), "a turn ends no finding of the week"
     (step,) = (row for row in steps if row["result"] == "acted")
     before, pods = workloads[step["workload"]]
     assert pods
