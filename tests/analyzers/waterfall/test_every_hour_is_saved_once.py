@@ -411,8 +411,8 @@ def test_findings_of_one_analyzer_are_of_other_hours_and_add_up(views: Memory) -
 def test_stored_findings_save_in_a_longer_window_what_their_analysis_granted(
     claimed: list[tuple[Any, float, str, Any]],
 ) -> None:
-    row = {"cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w"}
-    row |= {"team": "red", "pool": "p", "node": "n", "model": "H100"}
+    row: dict[str, Any] = {"cluster": "c", "namespace": "ns", "workload_kind": "Job"}
+    row |= {"workload": "w", "team": "red", "pool": "p", "node": "n", "model": "H100"}
     row |= {"priced": True}
     cells: list[dict[str, Any]] = [
         {**row, "state": state, "gpu_us": 10 * HOUR_US, "usd_e8": 40 * CENT_E8} for state in STATES
