@@ -386,8 +386,8 @@ def store_findings(
 
     What the last runs of other analyzers save is theirs already: no GPU-hour is saved twice.
     """
-    found = _leave_savings_of_others(warehouse, analysis)
-    cases = case_identity.resolve(warehouse, found)
+    divided = _leave_savings_of_others(warehouse, analysis)
+    cases = case_identity.resolve(warehouse, divided)
     end, batches = analysis.window.end, []
     if cases.findings:
         batches.append(findings.build_rows(cases.findings, found_at=end, uids=cases.uids))
