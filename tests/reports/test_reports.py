@@ -223,7 +223,7 @@ def test_missing_extra_says_how_to_install_it(
             patched.setitem(sys.modules, name, None)
             with pytest.raises(UsageError, match=r"not installed|typesets it") as refused:
                 _made(views, "finance", fmt)
-            assert "fallow[reports]" in (refused.value.hint or "")
+            assert "'.[reports]'" in (refused.value.hint or "")
 
 
 def test_command_writes_files_and_stdout(fleet: Settings, tmp_path: Path) -> None:
