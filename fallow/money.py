@@ -89,3 +89,40 @@ def split(
         idled[n] = i or Decimal("0.00")
         in_use[n] = (i or Decimal("0.00")) + (r or Decimal("0.00"))
     return in_use, idled
+
+
+def foot(
+    rows: Sequence[Sequence[Decimal | None]], wholes: Sequence[Decimal | None]
+) -> list[list[Decimal | None]]:
+    """Return rows of parts in cents: a row's sum to its whole, a column's to its own rounded sum.
+
+    The wholes are in cents, and all of them the rounded sum of all parts. 0 and None stay. Where
+    nearly all parts are 0, a column may miss its sum by a cent.
+    """
+    columns = range(len(rows[0]) if rows else 0)
+    exact = [[part or Decimal() for part in row] for row in rows]
+    footed = [
+        apportion([part or None for part in row], whole)
+        for row, whole in zip(rows, wholes, strict=True)
+    ]
+    cents = [[part or Decimal("0.00") for part in row] for row in footed]
+    sums = [sum((row[n] for row in exact), Decimal()) for n in columns]
+    targets = apportion(sums, sum_known(part for row in cents for part in row))
+    while True:
+        short = [(targets[n] or Decimal()) - sum(row[n] for row in cents) for n in columns]
+        moves = [
+            (max(cents[n][to] - exact[n][to], exact[n][of] - cents[n][of]), n, of, to)
+            for n in range(len(rows))
+            for of in columns
+            for to in columns
+            if short[of] < 0 < short[to] and rows[n][of] and rows[n][to]
+        ]
+        if not moves:
+            break
+        _, row, of, to = min(moves)
+        cents[row][of] -= CENT
+        cents[row][to] += CENT
+    return [
+        [None if part is None else cents[n][of] for of, part in enumerate(row)]
+        for n, row in enumerate(rows)
+    ]

@@ -8,10 +8,13 @@ lines of all teams sum to the bill, to the same cents as `fallow spend --by team
 import msgspec
 import pyarrow as pa
 
+from dashboards.figures import spend
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
+from fallow import money
 from fallow.protocols import Views
 from fallow.window import Window
 
+PARTS = ("usd_gpu", "usd_node", "shared_usd")
 STEPS = (*BY_HOUR, "chargeback/owned", "chargeback/shares", "chargeback/teams")
 
 
@@ -25,6 +28,31 @@ def read_teams(views: Views, window: Window, filters: Filters) -> pa.Table:
     no price. Only the filter of clusters applies, because each team's share depends on all teams.
     """
     return run_query(views, STEPS, window, Filters(cluster=filters.cluster))
+
+
+def read_statement(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the rows of `read_teams` in cents that add up, row by row and in their sums.
+
+    usd_gpu + usd_node = usd_loaded; + shared_usd = total_usd, the row's cents in `fallow spend --by
+    team --share-unallocated`.
+    """
+    of_cluster = Filters(cluster=filters.cluster)
+    rows = read_teams(views, window, of_cluster)
+    if not rows.num_rows:
+        return rows
+    bills = spend.read_by(views, window, of_cluster, "cluster")
+    whole, idle_whole = (money.sum_bills(bills[name].to_pylist()) for name in ("usd", "idle_usd"))
+    exact = {name: rows[name].to_pylist() for name in rows.column_names}
+    total, idle = money.split(exact["total_usd"], exact["idle_usd"], (whole, idle_whole))
+    parts = money.foot([*zip(*(exact[name] for name in PARTS), strict=True)], total)
+    cents = dict(zip(PARTS, zip(*parts, strict=True), strict=True))
+    cents |= {"total_usd": total, "idle_usd": idle}
+    cents["total_usd_gpu"] = money.apportion(exact["total_usd_gpu"])
+    cents["usd_loaded"] = [money.sum_known(row[:2]) for row in parts]
+    for name, usd in cents.items():
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, name, pa.array(usd, rows.schema.field(at).type))
+    return rows
 
 
 def read_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:

@@ -202,7 +202,7 @@ def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]
 
 
 def _build_chargeback_section(request: ReportRequest) -> ReportSection:
-    rows = chargeback.read_teams(request.views, request.window, request.filters)
+    rows = chargeback.read_statement(request.views, request.window, request.filters)
     of_cluster = Filters(cluster=request.filters.cluster)
     bill = spend.read_bill(request.views, request.window, of_cluster)
     sums = [c.name for c in TEAMS if c.kind in ("usd", "number")]

@@ -48,7 +48,7 @@ def document(request: ReportRequest) -> ReportDocument:
     team = str(filters.team)
     bill = next(
         row
-        for row in chargeback.read_teams(views, window, filters).to_pylist()
+        for row in chargeback.read_statement(views, window, filters).to_pylist()
         if row["team"] == team
     )
     workloads = chargeback.read_workloads(views, window, filters, team)

@@ -66,7 +66,7 @@ def show(request: PageRequest) -> None:
 
 def show_summary(request: PageRequest) -> None:
     """List every team's line; they sum to the bill."""
-    rows = data.query(chargeback.read_teams, request.window, request.filters)
+    rows = data.query(chargeback.read_statement, request.window, request.filters)
     if not rows.num_rows:
         page.show_no_data(request)
         return
@@ -108,7 +108,7 @@ def describe_total(rows: pa.Table, bill: Decimal | None) -> str:
 
 def show_statement(request: PageRequest) -> None:
     """Show one team's statement and its lines."""
-    rows = data.query(chargeback.read_teams, request.window, request.filters)
+    rows = data.query(chargeback.read_statement, request.window, request.filters)
     by_team = {row["team"]: row for row in rows.to_pylist()}
     if not by_team:
         return

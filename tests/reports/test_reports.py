@@ -81,7 +81,7 @@ def test_teams_statement_is_its_chargeback_line(views: Warehouse) -> None:
         for c in _tidy(_made(views, "team", "csv", "vision"))
         if c["section"] == "Statement" and c["unit"] == "USD"
     }
-    lines = chargeback.read_teams(views, WINDOW, ALL).to_pylist()
+    lines = chargeback.read_statement(views, WINDOW, ALL).to_pylist()
     line = next(row for row in lines if row["team"] == "vision")
     assert cells["fully loaded"] == line["total_usd"] == cells["own, loaded"] + cells["shared"]
     assert cells["GPU only"] == line["total_usd_gpu"]
