@@ -22,6 +22,10 @@ RUNS = (
 """Kinds of workloads that end: each workload of them is one run."""
 
 
+LEAST_PRODUCTIVE_GPU_HOURS = 1.0
+LEAST_COUNTED = 10_000
+"""Below these amounts a cost per unit is unknown: one hour, a hundredth of a million. Less is
+extrapolated so far that the figure says how little there was, not what the work costs."""
 BINS = 20
 LEAST = 4
 """Values from which quartiles say anything."""
@@ -67,14 +71,17 @@ def read_by_owner(views: Views, window: Window, filters: Filters, key: str) -> p
     """Return the cost of a productive GPU-hour per name of `key`, the most expensive name first.
 
     Columns: name, usd, gpu_hours, productive_gpu_hours, usd_per_gpu_hour,
-    usd_per_productive_gpu_hour (null = no hour was productive, or no price).
+    usd_per_productive_gpu_hour (null = fewer productive hours than `LEAST_PRODUCTIVE_GPU_HOURS`, or
+    no price).
 
     Raises:
         UsageError: `key` is none of `KEYS`.
     """
     if key not in KEYS:
         raise UsageError(f"cannot group units by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return run_query(views, (*BY_HOUR, "units/owners"), window, filters, by=key)
+    return run_query(
+        views, (*BY_HOUR, "units/owners"), window, filters, by=key, least=LEAST_PRODUCTIVE_GPU_HOURS
+    )
 
 
 def read_runs(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -90,18 +97,18 @@ def read_served(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per workload that served in the window, the most expensive first.
 
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
-    none), usd_per_million_requests, usd_per_million_tokens.
+    none), usd_per_million_requests, usd_per_million_tokens (null = fewer than `LEAST_COUNTED`).
     """
-    return run_query(views, _find_unit("served"), window, filters)
+    return run_query(views, _find_unit("served"), window, filters, least=LEAST_COUNTED)
 
 
 def read_trained(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per workload that reports its training work, the most expensive first.
 
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
-    usd_per_million (of what the metric counts).
+    usd_per_million (of what the metric counts; null = fewer than `LEAST_COUNTED`).
     """
-    return run_query(views, _find_unit("trained"), window, filters)
+    return run_query(views, _find_unit("trained"), window, filters, least=LEAST_COUNTED)
 
 
 def _find_unit(name: str) -> tuple[str, ...]:

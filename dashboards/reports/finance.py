@@ -82,7 +82,7 @@ BUDGETS = (
 )
 UNITS = (
     ReportColumn("name", "team"),
-    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd", "none or no price"),
+    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd", "too few"),
     ReportColumn("usd_per_gpu_hour", "a paid GPU-hour", "usd"),
     ReportColumn("productive_gpu_hours", "productive GPU-hours", "number"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),

@@ -97,6 +97,7 @@ def draw_owners(request: PageRequest) -> None:
         table_name=f"Cost of a productive GPU-hour by {key}",
         open_row=lambda row: links.open_owner(key, names[row]),
     )
+    _note_least(f"{units.LEAST_PRODUCTIVE_GPU_HOURS:g} productive GPU-hour")
 
 
 def draw_runs(request: PageRequest) -> None:
@@ -130,6 +131,7 @@ def list_served(request: PageRequest) -> None:
             "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
         ),
     )
+    _note_least(f"{units.LEAST_COUNTED:,}")
 
 
 def list_trained(request: PageRequest) -> None:
@@ -147,6 +149,7 @@ def list_trained(request: PageRequest) -> None:
             "`prometheus.step_metrics` names metrics of samples or tokens per second.",
         ),
     )
+    _note_least(f"{units.LEAST_COUNTED:,}")
 
 
 def _show_distribution(
@@ -191,6 +194,12 @@ def _show_distribution(
             )
             + (f"; and {len(above) - NAMED:,} more in the table." if len(above) > NAMED else ".")
         )
+
+
+def _note_least(least: str) -> None:
+    page.note(
+        f"A cost per unit is unknown where there is no price, or fewer than {least}: too few."
+    )
 
 
 def _format_dollars(usd: float) -> str:

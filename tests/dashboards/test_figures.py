@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
@@ -142,9 +143,39 @@ def test_units_carry_all_that_was_paid(views: Warehouse) -> None:
     for row in [*served, *trained, *runs]:
         assert row["usd"] == workloads[row["workload"]]
     for row in served:
-        if row["requests"]:
+        if row["usd_per_million_requests"] is not None:
             again = row["usd_per_million_requests"] * row["requests"] / 1e6
             assert again == pytest.approx(float(row["usd"]))
+
+
+def test_a_cost_per_unit_is_unknown_below_the_least_amount(
+    views: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[tuple[Callable[[], pa.Table], str, str, float]] = [
+        (
+            lambda: units.read_by_owner(views, WINDOW, ALL, "team"),
+            "productive_gpu_hours",
+            "usd_per_productive_gpu_hour",
+            1,
+        ),
+        (
+            lambda: units.read_served(views, WINDOW, ALL),
+            "requests",
+            "usd_per_million_requests",
+            10_000,
+        ),
+        (lambda: units.read_trained(views, WINDOW, ALL), "amount", "usd_per_million", 10_000),
+    ]
+    for read, amount, cost, least in reads:
+        rows = read().to_pylist()
+        for row in rows:
+            assert (row[cost] is not None) == ((row[amount] or 0) >= least), row
+        most = max(row[amount] or 0 for row in rows)
+        for part in (0.999, 1.001):  # sums of floating point differ in their last digits
+            with monkeypatch.context() as patch:
+                patch.setattr(units, "LEAST_PRODUCTIVE_GPU_HOURS", part * most)
+                patch.setattr(units, "LEAST_COUNTED", part * most)
+                assert any(row[cost] is not None for row in read().to_pylist()) == (part < 1)
 
 
 @pytest.mark.parametrize(

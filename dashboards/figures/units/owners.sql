@@ -24,8 +24,9 @@ SELECT
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
     sum(usd)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE usd IS NOT null), 0)
         AS usd_per_gpu_hour,
-    sum(usd)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0)
-        AS usd_per_productive_gpu_hour
+    CASE
+        WHEN productive_gpu_hours >= $least THEN sum(usd)::DOUBLE / productive_gpu_hours
+    END AS usd_per_productive_gpu_hour
 FROM keyed
 GROUP BY name, cluster
 ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC, cluster ASC

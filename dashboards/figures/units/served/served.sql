@@ -7,8 +7,9 @@ SELECT
     s.usd,
     c.requests,
     c.tokens,
-    1e6 * s.usd::DOUBLE / nullif(c.requests, 0) AS usd_per_million_requests,
-    1e6 * s.usd::DOUBLE / nullif(c.tokens, 0) AS usd_per_million_tokens
+    CASE WHEN c.requests >= $least THEN 1e6 * s.usd::DOUBLE / c.requests END
+        AS usd_per_million_requests,
+    CASE WHEN c.tokens >= $least THEN 1e6 * s.usd::DOUBLE / c.tokens END AS usd_per_million_tokens
 FROM counted AS c
 INNER JOIN unit_costs AS s
     ON

@@ -7,7 +7,7 @@ SELECT
     c.amount,
     s.gpu_hours,
     s.usd,
-    1e6 * s.usd::DOUBLE / nullif(c.amount, 0) AS usd_per_million
+    CASE WHEN c.amount >= $least THEN 1e6 * s.usd::DOUBLE / c.amount END AS usd_per_million
 FROM counted AS c
 INNER JOIN unit_costs AS s
     ON
