@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_FLOOR, Decimal
+from itertools import product
 
 CENT = Decimal("0.01")
 DECIMALS = 8
@@ -91,7 +92,7 @@ def split(
     return in_use, idled
 
 
-def foot(
+def round_parts(
     rows: Sequence[Sequence[Decimal | None]], wholes: Sequence[Decimal | None]
 ) -> list[list[Decimal | None]]:
     """Return rows of parts in cents: a row's sum to its whole, a column's to its own rounded sum.
@@ -99,30 +100,36 @@ def foot(
     The wholes are in cents, and all of them the rounded sum of all parts. 0 and None stay. Where
     nearly all parts are 0, a column may miss its sum by a cent.
     """
-    columns = range(len(rows[0]) if rows else 0)
     exact = [[part or Decimal() for part in row] for row in rows]
-    footed = [
-        apportion([part or None for part in row], whole)
+    cents = [
+        [part or Decimal("0.00") for part in apportion([p or None for p in row], whole)]
         for row, whole in zip(rows, wholes, strict=True)
     ]
-    cents = [[part or Decimal("0.00") for part in row] for row in footed]
-    sums = [sum((row[n] for row in exact), Decimal()) for n in columns]
-    targets = apportion(sums, sum_known(part for row in cents for part in row))
+    sums = [sum(column, Decimal()) for column in zip(*exact, strict=True)]
+    _move_cents(cents, exact, apportion(sums, sum((sum(row) for row in cents), Decimal())))
+    return [
+        [None if part is None else usd for part, usd in zip(row, rounded, strict=True)]
+        for row, rounded in zip(rows, cents, strict=True)
+    ]
+
+
+def _move_cents(
+    cents: list[list[Decimal]], exact: list[list[Decimal]], targets: Sequence[Decimal | None]
+) -> None:
+    """Move cents between columns within rows until columns sum to their targets; 0 stays."""
     while True:
-        short = [(targets[n] or Decimal()) - sum(row[n] for row in cents) for n in columns]
+        columns = zip(targets, zip(*cents, strict=True), strict=True)
+        short = [(target or Decimal()) - sum(column) for target, column in columns]
+        above = [n for n, usd in enumerate(short) if usd < 0]
+        below = [n for n, usd in enumerate(short) if usd > 0]
         moves = [
-            (max(cents[n][to] - exact[n][to], exact[n][of] - cents[n][of]), n, of, to)
-            for n in range(len(rows))
-            for of in columns
-            for to in columns
-            if short[of] < 0 < short[to] and rows[n][of] and rows[n][to]
+            (max(row[to] - was[to], was[of] - row[of]), n, of, to)
+            for n, (row, was) in enumerate(zip(cents, exact, strict=True))
+            for of, to in product(above, below)
+            if was[of] and was[to]
         ]
         if not moves:
-            break
-        _, row, of, to = min(moves)
-        cents[row][of] -= CENT
-        cents[row][to] += CENT
-    return [
-        [None if part is None else cents[n][of] for of, part in enumerate(row)]
-        for n, row in enumerate(rows)
-    ]
+            return
+        _, at, of, to = min(moves)
+        cents[at][of] -= CENT
+        cents[at][to] += CENT

@@ -44,8 +44,9 @@ def read_statement(views: Views, window: Window, filters: Filters) -> pa.Table:
     whole, idle_whole = (money.sum_bills(bills[name].to_pylist()) for name in ("usd", "idle_usd"))
     exact = {name: rows[name].to_pylist() for name in rows.column_names}
     total, idle = money.split(exact["total_usd"], exact["idle_usd"], (whole, idle_whole))
-    parts = money.foot([*zip(*(exact[name] for name in PARTS), strict=True)], total)
-    cents = dict(zip(PARTS, zip(*parts, strict=True), strict=True))
+    parts = money.round_parts([*zip(*(exact[name] for name in PARTS), strict=True)], total)
+    columns = (list(column) for column in zip(*parts, strict=True))
+    cents = dict(zip(PARTS, columns, strict=True))
     cents |= {"total_usd": total, "idle_usd": idle}
     cents["total_usd_gpu"] = money.apportion(exact["total_usd_gpu"])
     cents["usd_loaded"] = [money.sum_known(row[:2]) for row in parts]

@@ -34,7 +34,7 @@ def test_own_gpus_node_part_and_share_are_the_fully_loaded_dollars(views: Wareho
 @given(ROWS)
 def test_rows_and_columns_of_cents_foot(rows: list[tuple[Decimal, ...]]) -> None:
     wholes = [usd or Decimal() for usd in money.apportion([sum(row, Decimal()) for row in rows])]
-    cents = money.foot(rows, wholes)
+    cents = money.round_parts(rows, wholes)
     for row, whole, exact in zip(cents, wholes, rows, strict=True):
         assert sum(usd or Decimal() for usd in row) == whole
         for usd, was in zip(row, exact, strict=True):
