@@ -197,7 +197,6 @@ def _list_pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]
             "node": seen["node"].to_list(),
             "workload_kind": ["Pod"] * len(pods),
             "workload": pods,
-            "started_at": seen["first"].to_list(),
             "first_seen": seen["first"].to_list(),
             "last_seen": [t + timedelta(seconds=interval_s) for t in seen["last"].to_list()],
         },

@@ -232,8 +232,11 @@ def _name_device(mapped: Mapping[str, str]) -> pl.Expr:
 
 
 def _list_pods(plan: _Plan) -> pl.DataFrame:
+    """Return the pods; what is not allocated is one row without a pod.
+
+    A file shows when a pod was seen; when it started is unknown.
+    """
     extra = [pl.col(w).drop_nulls().last() for w in ("team", "node") if w in plan.mapping]
-    """Return the pods; what is not allocated is one row without a pod."""
     return (
         _fill_owners(plan)
         .group_by("namespace", "pod")
@@ -259,8 +262,6 @@ def _build_batches(plan: _Plan, pods: pl.DataFrame, rejected: int, clipped: int)
         .alias("uid"),
         pl.exclude("last_look"),
         pl.lit("Workload").alias("workload_kind"),
-        pl.col("first_seen").alias("created_at"),
-        pl.col("first_seen").alias("started_at"),
         (pl.col("last_look") + end).alias("last_seen"),
     )
     if rows.height:
