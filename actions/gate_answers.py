@@ -80,7 +80,8 @@ def find_subject(
     for s in subjects:
         name = format_subject(s)
         by_name.setdefault(name, {})[s.cluster] = s
-        as_on_pages[f"{s.namespace}/{s.workload_kind}/{s.workload}"] = name
+        as_on_pages["/".join(filter(None, (s.namespace, s.workload_kind, s.workload)))] = name
+    text = text.replace("//", "/")
     exact = as_on_pages.get(text, text)
     if exact in by_name:
         return _choose_cluster(exact, by_name[exact])
@@ -95,8 +96,8 @@ def find_subject(
 
 
 def format_subject(subject: Subject) -> str:
-    """Format a workload as Kind/namespace/name."""
-    return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
+    """Format a workload as Kind/namespace/name, a queue or a node as Kind/name."""
+    return "/".join(filter(None, (subject.workload_kind, subject.namespace, subject.workload)))
 
 
 def _choose_cluster(name: str, by_cluster: Mapping[str, Subject]) -> Subject:

@@ -248,6 +248,8 @@ def _read(path: Path) -> KubectlDocument:
         raise UsageError(f"{path}: {_explain_bad_json(data, error)}", hint=COMMAND) from error
     if not document.kind.endswith("List") or document.items is None:
         description = f"one {document.kind}" if document.kind else "a JSON object"
+        if document.kind.endswith("List"):
+            raise UsageError(f"{path} holds a {document.kind} without items", hint=COMMAND)
         raise UsageError(f"{path} holds {description}, not a List", hint=COMMAND)
     return document
 

@@ -57,7 +57,7 @@ def read_coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     step, ruling, gate, why, next_at, notified_at, kept_until (UTC), gpus, usd_per_day, acts,
     at, says (an action that began after the plan was written is there with its result).
     """
-    steps = ("journal", "planned", "snoozes", "acted", "owner_workloads/coming")
+    steps = ("journal", "planned", "snoozes", "acted", "begun", "owner_workloads/coming")
     return run_query(views, steps, None, filters, owners=[*owners])
 
 

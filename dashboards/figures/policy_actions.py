@@ -27,11 +27,14 @@ STANDS = frozenset({"done", "not sticking"})
 def plan(views: Views, filters: Filters) -> pa.Table:
     """Return the current decisions, a row per object: done, notified, held, refused, observed.
 
+    An action that began after the plan was written has its result in `says`.
+
     Columns: subject, cluster, owner, verb, says, policy, step, gate and why (if it is not done),
     next_at (UTC), gpus, gpu_hours_per_day, usd_per_day, finding, request, and of the whole plan at,
     aborted (why nothing is done at all) and acts (the service carries it out).
     """
-    return run_query(views, ("planned", "policy_actions/plan"), None, filters, most=MOST)
+    steps = ("journal", "planned", "acted", "begun", "policy_actions/plan")
+    return run_query(views, steps, None, filters, most=MOST)
 
 
 def count_refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]]:

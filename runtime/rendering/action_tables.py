@@ -33,7 +33,7 @@ def build_step_rows(report: TurnReport) -> list[dict[str, Any]]:
             "action": None,
             "policy": refused.policy or None,
             "finding": refused.finding,
-            "workload": _format_subject(refused.subject),
+            "workload": name_subject(refused.subject),
             "do": None,
             "step": None,
             "result": "refused",
@@ -51,7 +51,7 @@ def build_turn_rows(reports: Sequence[TurnReport]) -> list[dict[str, Any]]:
     return [
         {
             "at": report.at,
-            "workload": _format_subject(step.decision.subject),
+            "workload": name_subject(step.decision.subject),
             "do": step.decision.verb,
             "result": step.result,
             "action": step.action,
@@ -99,7 +99,7 @@ def build_approval_rows(record: JournalState) -> list[dict[str, Any]]:
                 "action": request.decision,
                 "at": request.at,
                 "policy": request.policy,
-                "workload": _format_subject(request.subject),
+                "workload": name_subject(request.subject),
                 "do": request.verb,
                 "result": "waits for approval",
                 "by": request.by,
@@ -155,7 +155,7 @@ def _action_row(state: ActionState) -> dict[str, Any]:
         "action": action.id,
         "at": action.at,
         "policy": action.decision.policy,
-        "workload": _format_subject(action.decision.subject),
+        "workload": name_subject(action.decision.subject),
         "do": action.decision.verb,
         "result": result,
         "by": action.actor,
@@ -169,7 +169,7 @@ def _build_step_row(decision: Any, result: str, reasons: Any, action: str | None
         "action": action,
         "policy": decision.policy,
         "finding": decision.finding,
-        "workload": _format_subject(decision.subject),
+        "workload": name_subject(decision.subject),
         "do": decision.verb,
         "step": decision.step,
         "result": result,
@@ -179,7 +179,8 @@ def _build_step_row(decision: Any, result: str, reasons: Any, action: str | None
     }
 
 
-def _format_subject(subject: tuple[str, str, str, str]) -> str:
+def name_subject(subject: tuple[str, str, str, str]) -> str:
+    """Return a subject (cluster, kind, namespace, name) as Kind/namespace/name, or Kind/name."""
     return "/".join(filter(None, subject[1:]))
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actions.gate_answers import format_subject
 from dashboards.figures import policy_actions
 from fallow.action_models import Decision, Reason
 from fallow.window import format_duration
+from runtime.rendering.action_tables import name_subject
 from runtime.rendering.tables import name_clusters, render
 
 if TYPE_CHECKING:
@@ -125,7 +127,6 @@ def plan_notes(result: "PlanResult") -> list[str]:
 def _build_decision_row(
     decision: Decision, result: "PlanResult", by_hand: str = ""
 ) -> dict[str, Any]:
-    cluster, kind, namespace, name = decision.subject
     why = _format_reasons(decision.reasons) if decision.ruling != "allow" else by_hand
     if decision.next_at is not None:
         why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
@@ -133,8 +134,8 @@ def _build_decision_row(
         "": _sign(decision),
         "step": decision.step,
         "ruling": decision.ruling,
-        "cluster": cluster,
-        "workload": f"{kind}/{namespace}/{name}",
+        "cluster": decision.subject[0],
+        "workload": name_subject(decision.subject),
         "since": _find_case_start(result, decision.finding),
         "do": decision.verb,
         "policy": decision.policy,
@@ -147,14 +148,13 @@ def _build_decision_row(
 
 
 def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
-    cluster, kind, namespace, name = refused.subject
     facts = next((f for f in result.facts if f.finding.id == refused.finding), None)
     return {
         "": "-",
         "step": "",
         "ruling": "deny",
-        "cluster": cluster,
-        "workload": f"{kind}/{namespace}/{name}",
+        "cluster": refused.subject[0],
+        "workload": name_subject(refused.subject),
         "since": _find_case_start(result, refused.finding),
         "do": facts.recommendation.verb if facts else "",
         "policy": refused.policy or "none",
@@ -214,9 +214,8 @@ def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
 
 def describe_report(report: "WhyNotReport") -> dict[str, Any]:
     """Return the fields beside the rows of `fallow.why_not/v1`."""
-    subject = report.subject
     return {
-        "workload": f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+        "workload": format_subject(report.subject),
         "at": report.at,
         "doubts": list(report.doubts),
     }
@@ -254,7 +253,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
         {
             "at": s.at.replace(tzinfo=None),
             "cluster": s.subject[0],
-            "workload": f"{s.subject[1]}/{s.subject[2]}/{s.subject[3]}",
+            "workload": name_subject(s.subject),
             "do": s.verb,
             "gpus": s.gpus,
             "idle_since": s.idle_since.replace(tzinfo=None),
@@ -304,7 +303,7 @@ def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
         "stops": stop_rows(backtest),
         "unresolved": [
             {
-                "workload": _format_subject(case.subject),
+                "workload": name_subject(case.subject),
                 "idle_since": case.idle_since,
                 "until": case.until,
                 "gpu_hours": case.gpu_hours,
@@ -360,18 +359,13 @@ def _write_unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
     lines = [f"the identity of {cases} not be resolved: never stopped here, and not judged"]
     named = backtest.unresolved[:top] if top else backtest.unresolved
     lines += [
-        f"  {_format_subject(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
+        f"  {name_subject(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
         f"{case.until:%Y-%m-%d %H:%M} UTC, {case.gpu_hours:,.1f} GPU-hours: {case.why}"
         for case in named
     ]
     if len(named) < count:
         lines.append(f"  {count - len(named)} more: --top 0, or -o json")
     return lines
-
-
-def _format_subject(subject: tuple[str, str, str, str]) -> str:
-    """Return a subject (cluster, kind, namespace, name) as Kind/namespace/name."""
-    return "/".join(subject[1:])
 
 
 def _describe_reversals(backtest: "Backtest") -> str:

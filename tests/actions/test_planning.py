@@ -205,6 +205,7 @@ WORKLOADS = [
     Subject("c", "team-a", "Notebook", "home"),
     Subject("c", "team-b", "Notebook", "home"),
     Subject("c", "team-b", "Job", "train"),
+    Subject("c", "", "Queue", "data"),
 ]
 
 
@@ -217,6 +218,8 @@ WORKLOADS = [
         ("train", 2),
         ("TRAI", 2),
         ("Job/", 2),
+        ("Queue/data", 3),
+        ("Queue//data", 3),
     ],
 )
 def test_a_workload_is_meant_by_what_only_it_has(text: str, expected: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.figures import owner_workloads
+from dashboards.figures import owner_workloads, policy_actions
 from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -18,20 +18,22 @@ TURN = datetime(2026, 11, 16, 4, tzinfo=UTC).replace(tzinfo=None)
 BEFORE, AFTER = TURN - timedelta(seconds=1), TURN
 INTENT = ("intent", {"action": {"id": "a", "decision": {"finding": "f", "verb": "stop"}}})
 DONE = ("outcome", {"action": "a", "result": "done"})
+UNDONE = ("reversed", {"action": "a", "by": "alice"})
 
 
 @pytest.mark.parametrize(
-    ("events", "at", "words"),
+    ("events", "at", "words", "in_plan"),
     [
-        ([], AFTER, "stop, in the next turn"),
-        ([INTENT], AFTER, "stop: under way"),
-        ([INTENT, DONE], AFTER, "stop: done"),
+        ([], AFTER, "stop, in the next turn", "does it"),
+        ([INTENT], AFTER, "stop: under way", "under way"),
+        ([INTENT, DONE], AFTER, "stop: done", "done"),
+        ([INTENT, DONE, UNDONE], AFTER, "stop: undone", "undone"),
         # An action of an earlier turn is not the one that this plan allows.
-        ([INTENT, DONE], BEFORE, "stop, in the next turn"),
+        ([INTENT, DONE], BEFORE, "stop, in the next turn", "does it"),
     ],
 )
 def test_an_act_says_what_state_it_is_in(
-    tmp_path: Path, events: list[tuple[str, dict[str, Any]]], at: datetime, words: str
+    tmp_path: Path, events: list[tuple[str, dict[str, Any]]], at: datetime, words: str, in_plan: str
 ) -> None:
     plan = Batch.of(
         "plan",
@@ -66,5 +68,6 @@ def test_an_act_says_what_state_it_is_in(
     )
     with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
         stored(warehouse, plan, *([journal] if events else []))
+        (planned,) = policy_actions.plan(warehouse, Filters()).to_pylist()
         (row,) = owner_workloads.read_coming(warehouse, Filters(), ("vision",)).to_pylist()
-    assert row["says"] == words
+    assert (row["says"], planned["says"]) == (words, in_plan)

@@ -84,7 +84,7 @@ def test_typed_lists_and_powershells_encoding_are_read(tmp_path: Path, now: date
         (b"{}", "holds a JSON object, not a List"),
         (b"[]", "is JSON, but no List"),
         (b'{"kind": "List", "items": 3}', "is JSON, but no List"),
-        (b'{"kind": "List"}', "not a List"),
+        (b'{"kind": "List"}', "a List without items"),
         (listed(), r"no Node and no Pod \(it is an empty List\)"),
         (listed({"kind": "Service"}, {"kind": "Service"}), r"no Pod \(2 Service\)"),
     ],

@@ -1,16 +1,5 @@
--- What policies plan for an owner's workloads, and the owner's requests. `acted` may be newer than
--- the plan: what the turn that wrote the plan has begun since is in it until the next turn.
-WITH begun AS (
-    SELECT
-        cluster,
-        finding,
-        max(ts) AS ts,
-        arg_max(result, ts) AS result
-    FROM acted
-    GROUP BY ALL
-),
-
-keeps AS (
+-- What policies plan for an owner's workloads, and the owner's requests.
+WITH keeps AS (
     SELECT
         cluster,
         about AS subject,
@@ -56,7 +45,7 @@ SELECT
         WHEN p.ruling = 'deny' THEN 'nothing'
         WHEN p.step IN ('act', 'snapshot') AND p.gate = 'approval'
             THEN p.verb || ', once somebody approves it'
-        WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow' AND b.ts >= p.ts
+        WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow' AND b.result IS NOT null
             THEN p.verb || ': ' || b.result
         WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow'
             THEN p.verb || ', in the next turn'
@@ -73,7 +62,7 @@ LEFT JOIN keeps AS k
         p.cluster = k.cluster
         AND concat_ws('/', p.cluster, p.workload_kind, p.namespace, p.workload) = k.subject
 LEFT JOIN snoozes AS r ON p.cluster = r.cluster AND p.finding = r.finding
-LEFT JOIN begun AS b ON p.cluster = b.cluster AND p.finding = b.finding
+LEFT JOIN begun AS b ON p.cluster = b.cluster AND p.finding = b.finding AND p.ts <= b.ts
 LEFT JOIN notices AS n ON p.cluster = n.cluster AND p.finding = n.finding
 WHERE
     list_contains($owners, p.owner)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from statistics import median
 from typing import Any
 
@@ -112,7 +113,7 @@ def _check(history: QueueHistory) -> None:
     if len(clusters) > 1:
         raise UsageError(
             f"a what-if replays one cluster, and the window has {len(clusters)}",
-            hint=f"--cluster {clusters[0]} (legal: {', '.join(clusters)})",
+            hint=f"add --cluster {quote(clusters[0])} to it (legal: {', '.join(clusters)})",
         )
     if not history.nodes:
         raise UsageError(
