@@ -106,7 +106,7 @@ def round_parts(
         for row, whole in zip(rows, wholes, strict=True)
     ]
     sums = [sum(column, Decimal()) for column in zip(*exact, strict=True)]
-    _move_cents(cents, exact, apportion(sums, sum((sum(row) for row in cents), Decimal())))
+    _move_cents(cents, exact, apportion(sums, sum_known(usd for row in cents for usd in row)))
     return [
         [None if part is None else usd for part, usd in zip(row, rounded, strict=True)]
         for row, rounded in zip(rows, cents, strict=True)

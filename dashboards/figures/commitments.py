@@ -6,11 +6,12 @@
 
 A node-hour runs when its GPUs are in the ledger; whether it was allocated or used is a separate
 figure. Of several commitments of one kind, the one that starts first is used first, hour by hour,
-as in the bill (`warehouse/pricing/covered.sql`).
+as in the bill (`warehouse/pricing/covered.sql`). Prices are the stored ones that the ledger was
+charged: of one whose price changed there is a row for each price.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import msgspec
@@ -56,26 +57,48 @@ def read_commitments(
 ) -> tuple[CommitmentUse, ...]:
     """Return the commitments that run in the window or later, the earliest end first."""
     whole_window = align_window(window)
-    nodes_before: dict[tuple[str, str], int] = {}
-    uses = []
-    for promise in sorted(promised, key=lambda p: (p.start, p.name)):
-        if promise.end <= whole_window.start:
-            continue
-        kind = (promise.instance_type, promise.region)
-        uses.append(
-            _build_commitment_use(views, whole_window, filters, promise, nodes_before.get(kind, 0))
-        )
-        nodes_before[kind] = nodes_before.get(kind, 0) + promise.nodes
+    stored = _list_stored(views)
+    names = {promise.name for promise in stored}
+    ordered = sorted(
+        (*stored, *(p for p in promised if p.name not in names)), key=lambda p: (p.start, p.name)
+    )
+    uses = [
+        _build_commitment_use(views, whole_window, filters, promise, ordered[:n])
+        for n, promise in enumerate(ordered)
+        if promise.end > whole_window.start
+    ]
     return tuple(sorted(uses, key=lambda c: (c.end, c.name)))
 
 
+def _list_stored(views: Views) -> list[ReservedCapacity]:
+    rows = run_query(views, ("commitments/stored",), None).to_pylist()
+    return [
+        ReservedCapacity(**row | {name: row[name].replace(tzinfo=UTC) for name in ("start", "end")})
+        for row in rows
+    ]
+
+
+def _count_nodes(earlier: Sequence[ReservedCapacity], kind: ReservedCapacity, at: datetime) -> int:
+    """Return how many nodes of a kind the commitments that are used before it have at a time."""
+    return sum(
+        p.nodes
+        for p in earlier
+        if (p.instance_type, p.region) == (kind.instance_type, kind.region)
+        and p.start <= at < p.end
+    )
+
+
 def _build_commitment_use(
-    views: Views, window: Window, filters: Filters, promise: ReservedCapacity, before: int
+    views: Views,
+    window: Window,
+    filters: Filters,
+    promise: ReservedCapacity,
+    earlier: Sequence[ReservedCapacity],
 ) -> CommitmentUse:
     parameters = {"instance_type": promise.instance_type, "region": promise.region}
     start, end = max(window.start, promise.start), min(window.end, promise.end)
     hours = max(0.0, (end - start).total_seconds() / 3600)
-    pool_hours = allocated_hours = used = np.empty(0)
+    pool_hours = allocated_hours = used = before = np.empty(0)
     if hours:
         rows = run_query(
             views,
@@ -88,6 +111,8 @@ def _build_commitment_use(
         pool_hours, allocated_hours, used = (
             rows[name].to_numpy() for name in ("node_hours", "held_node_hours", "used_node_hours")
         )
+        times = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
+        before = np.array([_count_nodes(earlier, promise, hour) for hour in times])
     running_hours = np.clip(pool_hours - before, 0, promise.nodes)
     part = np.divide(
         running_hours, pool_hours, out=np.zeros_like(running_hours), where=pool_hours > 0

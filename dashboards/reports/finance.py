@@ -67,7 +67,7 @@ COMMITTED = (
     ReportColumn("name", "commitment"),
     ReportColumn("instance_type", "of"),
     ReportColumn("nodes", "nodes", "number"),
-    ReportColumn("utilisation", "used", "percent"),
+    ReportColumn("utilisation", "ran", "percent"),
     ReportColumn("coverage", "covers", "percent"),
     ReportColumn("break_even", "break-even", "percent"),
     ReportColumn("unused_usd", "did not run", "usd"),
@@ -243,10 +243,8 @@ def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[R
 
 def _build_commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
     promised = tuple(request.settings.prices.commitments)
-    commitment_uses = (
-        commitments.read_commitments(request.views, request.window, request.filters, promised)
-        if promised
-        else ()
+    commitment_uses = commitments.read_commitments(
+        request.views, request.window, request.filters, promised
     )
     if not commitment_uses:
         return ()

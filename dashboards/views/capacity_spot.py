@@ -59,6 +59,10 @@ def show_capacity(request: PageRequest) -> None:
         ("Lost on spot", format_hours((spot or {}).get("lost_gpu_hours") or 0), "work thrown away"),
     )
     page.show_table(rows, CAPACITY, table_name="GPU-hours by how nodes are bought")
+    page.note(
+        "As the nodes' labels say. Commitments pay for nodes labelled on-demand, too: page Spend, "
+        "tab Commitments."
+    )
 
 
 def show_advised(request: PageRequest) -> None:

@@ -42,16 +42,16 @@ def show(request: PageRequest) -> None:
 def show_commitments_table(request: PageRequest) -> None:
     """List every commitment that runs in the window or later."""
     promised = tuple(request.settings.prices.commitments)
-    if not promised:
+    uses = data.query(commitments.read_commitments, request.window, request.filters, promised)
+    if not uses and promised:
+        page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
+        return
+    if not uses:
         page.show_nothing(
             "No commitment is configured.",
             "Name reserved capacity under `prices.commitments`: name, provider, instance_type, "
             "nodes, gpus_per_node, usd_per_node_hour, start, end.",
         )
-        return
-    uses = data.query(commitments.read_commitments, request.window, request.filters, promised)
-    if not uses:
-        page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
         return
     committed_total = sum((c.committed_usd for c in uses), Decimal())
     unused = sum((c.unused_usd for c in uses), Decimal())

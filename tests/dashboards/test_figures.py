@@ -376,7 +376,8 @@ def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
     )
     more = one.model_copy(update={"name": "b", "nodes": 50})
     ended = one.model_copy(update={"name": "gone", "end": END - timedelta(days=30)})
-    first, second = commitments.read_commitments(views, WINDOW, ALL, (one, more, ended))
+    uses = commitments.read_commitments(views, WINDOW, ALL, (one, more, ended))
+    first, second = sorted((use for use in uses if use.name in "ab"), key=lambda use: use.name)
     assert first.utilisation == pytest.approx(1.0)
     assert first.days_left == 10
     assert first.coverage is not None
@@ -404,11 +405,36 @@ def test_a_commitment_that_starts_in_another_time_zone_starts_at_the_same_moment
         end=END + timedelta(days=10),
     )
     abroad = one.model_copy(update={"start": start.astimezone(timezone(timedelta(hours=2)))})
-    (in_utc,) = commitments.read_commitments(views, WINDOW, ALL, (one,))
-    (there,) = commitments.read_commitments(views, WINDOW, ALL, (abroad,))
+    in_utc, there = (
+        next(
+            use for use in commitments.read_commitments(views, WINDOW, ALL, (c,)) if use.name == "a"
+        )
+        for c in (one, abroad)
+    )
     # Without the conversion its nodes were counted from two hours later on.
     assert in_utc.running_node_hours == there.running_node_hours
     assert in_utc.unused_usd == there.unused_usd
+
+
+def test_a_commitment_costs_what_its_hours_were_charged_not_what_the_settings_say_now(
+    views: Warehouse,
+) -> None:
+    stored = views.query("FROM rate WHERE source = 'commitment h100-1y'").to_pylist()[0]
+    said = ReservedCapacity(
+        name="h100-1y",
+        provider="aws",
+        instance_type="p5.48xlarge",
+        nodes=4,
+        gpus_per_node=8,
+        usd_per_node_hour=Decimal(10),
+        start=END - timedelta(days=100),
+        end=END + timedelta(days=10),
+    )
+    for settings in ((said,), ()):
+        uses = commitments.read_commitments(views, WINDOW, ALL, settings)
+        [use] = [use for use in uses if use.name == "h100-1y"]
+        assert use.usd_per_node_hour == stored["node_usd_h"] == 42
+        assert use.committed_usd == 4 * 72 * 42
 
 
 def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
