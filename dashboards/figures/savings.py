@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
 from dashboards.text import count
+from fallow.money import apportion
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -94,7 +95,7 @@ def read_cases(views: Views, window: Window, filters: Filters) -> pa.Table:
     requested_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
     """
     steps = (*ADVICE, "savings/cases", "savings/listed")
-    return run_query(views, steps, window, filters, most=MOST)
+    return _round_column(run_query(views, steps, window, filters, most=MOST), "verified_usd")
 
 
 def read_verified(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -104,4 +105,12 @@ def read_verified(views: Views, window: Window, filters: Filters) -> pa.Table:
     restart_usd (already subtracted), reversed (actions), unknown_gpu_hours (their telemetry ended:
     counted neither way), held_gpu_hours, held_usd.
     """
-    return run_query(views, ("savings/verified",), window, filters)
+    return _round_column(run_query(views, ("savings/verified",), window, filters), "usd")
+
+
+def _round_column(table: pa.Table, name: str) -> pa.Table:
+    """Return the table with one column's dollars in cents, which sum to their rounded sum."""
+    place = table.schema.get_field_index(name)
+    field = table.schema.field(place)
+    cents = pa.array(apportion(table.column(place).to_pylist()), field.type)
+    return table.set_column(place, field, cents)

@@ -42,7 +42,7 @@ VERIFIED = (
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("usd", "saved", "usd"),
     ReportColumn("predicted_usd", "predicted", "usd", "not predicted"),
-    ReportColumn("restart_usd", "restarts", "usd"),
+    ReportColumn("restart_usd", "restarts", "usd", "none known"),
     ReportColumn("reversed", "reversals", "number"),
 )
 CASES = (

@@ -450,14 +450,17 @@ def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
         assert made.saveable_usd == 8
         assert made.approved_usd == 4
         assert made.acted_usd == 2
-        assert made.verified_usd == Decimal("1.5")
+        assert made.verified_usd == Decimal("3.008")
         assert made.waiting == 1
         cases = savings.read_cases(warehouse, window, ALL).to_pylist()
         assert sorted(c["stage"] for c in cases) == ["approved", "requested", "verified"]
         verified = savings.read_verified(warehouse, window, ALL).to_pylist()
+        # The kinds are of $1.504 each: their cents sum to those of the stage, 3.01.
         assert [(v["kind"], v["usd"], v["actions"]) for v in verified] == [
-            ("cash", Decimal("1.5"), 1)
+            ("cash", Decimal("1.51"), 1),
+            ("released", Decimal("1.50"), 1),
         ]
+        assert [c["verified_usd"] for c in cases if c["stage"] == "verified"] == [Decimal("3.01")]
 
 
 def _acted() -> list[Batch]:
@@ -488,14 +491,14 @@ def _acted() -> list[Batch]:
     measured = Batch.of(
         "saving",
         {
-            "cluster": [HOSTILE[0]],
-            "action": ["a0"],
-            "kind": ["cash"],
-            "start": [at],
-            "end": [at + timedelta(hours=2)],
-            "gpu_hours": [0.75],
-            "usd": [Decimal("1.5")],
-            "is_reversed": [False],
+            "cluster": [HOSTILE[0]] * 2,
+            "action": ["a0"] * 2,
+            "kind": ["cash", "released"],
+            "start": [at] * 2,
+            "end": [at + timedelta(hours=2)] * 2,
+            "gpu_hours": [0.75, 0.75],
+            "usd": [Decimal("1.504")] * 2,
+            "is_reversed": [False] * 2,
         },
     )
     return [journal, measured]
