@@ -95,11 +95,16 @@ def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
     }
     if len(names) == 1:
         return whole
-    idle = "idle " if block[0]["analyzer"] == IDLE else ""
+    # The platform's own have no namespace: NodePool/h100.
+    platform = {name.split("/")[0] for name in names if name.count("/") == 1}
+    what = f"{platform.pop()}s" if len(platform) == 1 else "workloads"
+    what = f"idle {what}" if block[0]["analyzer"] == IDLE else what
+    evidence = {row["evidence"] for row in block}
     teams = {row["team"] for row in block}
     verbs = dict.fromkeys(row["verb"] or row["kind"] for row in block)
     return whole | {
-        "workload": f"{len(names):,} {idle}workloads",
+        "workload": f"{len(names):,} {what}",
+        "evidence": evidence.pop() if len(evidence) == 1 else "partly suspected",
         "verb": ", ".join([*verbs][:MOST_VERBS]) + ", ..." * (len(verbs) > MOST_VERBS),
         "team": teams.pop() if len(teams) == 1 else None,
     }

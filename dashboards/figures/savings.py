@@ -58,7 +58,13 @@ class Stages(msgspec.Struct, frozen=True):
     """Cases that wait for an approval."""
 
 
-def describe_saveable(stages: Stages, usd: Callable[[Decimal], str]) -> str:
+def describe_saveable(stages: Stages) -> str:
+    """Return how many findings could still save something, and how many were acted upon."""
+    acted = f"; {stages.acted:,} acted upon" if stages.acted else ""
+    return f"{count(stages.saveable, 'finding')}{acted}"
+
+
+def describe_kinds(stages: Stages, usd: Callable[[Decimal], str]) -> str:
     """Return how much of what could be saved is cash, the bound beside it, and of what findings.
 
     `usd` formats dollars.
@@ -70,10 +76,7 @@ def describe_saveable(stages: Stages, usd: Callable[[Decimal], str]) -> str:
     ]
     if stages.at_most_usd:
         parts.append(f"at most {usd(stages.at_most_usd)} more in hours in use")
-    parts.append(count(stages.saveable, "finding"))
-    if stages.acted:
-        parts.append(f"{stages.acted:,} acted upon")
-    return "; ".join(parts)
+    return "; ".join([*parts, describe_saveable(stages)])
 
 
 def read_handled_findings(views: Views, cluster: str | None) -> list[str]:

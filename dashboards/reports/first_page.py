@@ -148,7 +148,7 @@ def build_figures(
             "Could be saved",
             stages.saveable_usd if stages.saveable else Decimal(),
             saveable,
-            savings.describe_saveable(stages, format_usd),
+            savings.describe_kinds(stages, format_usd),
             "warn",
         ),
         build(

@@ -121,7 +121,7 @@ def document(request: ReportRequest) -> ReportDocument:
             HeadlineFigure(
                 "Could be saved",
                 format_usd(stages.saveable_usd if stages.saveable else Decimal()),
-                savings.describe_saveable(stages, format_usd),
+                savings.describe_kinds(stages, format_usd),
                 "warn",
             ),
             HeadlineFigure(

@@ -100,7 +100,7 @@ def show_headline(request: PageRequest) -> None:
         _build_saved_figure(
             "Could be saved",
             stages_reached.saveable_usd if stages_reached.saveable else Decimal(),
-            savings.describe_saveable(stages_reached, format_money),
+            savings.describe_saveable(stages_reached),
             stages_before.saveable_usd if stages_before else None,
             why,
         ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dashboards.figures.savings import read_handled_findings
 from dashboards.waste_report import PlantedScore
 from fallow import money
 from fallow.models import Finding
@@ -155,6 +156,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
         if backtests is not None:
             store_actions(warehouse, settings, window, backtests.result(), own_findings)
         incidents.result()
+        left = analysis.waterfall.remove_findings(read_handled_findings(warehouse, CLUSTER))
         return build_story(
             warehouse,
             window,
@@ -167,7 +169,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
             ],
             failures=failures,
             planted=planted.result(),
-            savings=reconcile.describe_kinds(analysis.waterfall, CLUSTER),
+            savings=reconcile.describe_kinds(left, CLUSTER),
             notes=[describe_small_clusters(analysis.findings)] if has_small else (),
         )
 

@@ -86,6 +86,7 @@ def test_the_steps_of_the_overview_are_those_that_save_most() -> None:
             "verb": f"move {name}",
             "kind": "k",
             "team": name,
+            "evidence": "confirmed",
         }
         for name, amounts in reversed(usd.items())
         for amount in amounts
@@ -99,6 +100,7 @@ def test_the_steps_of_the_overview_are_those_that_save_most() -> None:
 def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_their_verb() -> None:
     def row(number: int, analyzer: str, verb: str, usd: int, **more: str) -> dict[str, object]:
         names = {"cluster": "c", "workload": f"w{number}", "team": "red", "kind": "k"} | more
+        names["evidence"] = "suspected" if number == 2 else "confirmed"
         return {
             **names, "analyzer": analyzer, "verb": verb, "usd": usd, "gpu_hours": 1.0,
             "id": f"{number}",
@@ -108,13 +110,14 @@ def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_thei
         row(1, "idle", "notify owner", 3),
         row(2, "idle", "scale to zero", 4, team="blue"),
         row(3, "idle", "scale to zero", 2, cluster="other"),
-        row(4, "quota", "pack", 1),
+        row(4, "quota", "pack", 1, workload="NodePool/a"),
+        row(6, "quota", "pack", 1, workload="NodePool/b"),
         row(5, "quota", "lend", 5),
     ]
     steps = inbox.choose_steps(rows, 5)
-    assert [(s["workload"], s["verb"], s["team"], s["usd"], s["id"]) for s in steps] == [
-        ("2 idle workloads", "scale to zero, notify owner", None, 7, "2"),
-        ("w5", "lend", "red", 5, "5"),
-        ("w3", "scale to zero", "red", 2, "3"),
-        ("w4", "pack", "red", 1, "4"),
+    assert [(s["workload"], s["verb"], s["team"], s["usd"], s["evidence"]) for s in steps] == [
+        ("2 idle workloads", "scale to zero, notify owner", None, 7, "partly suspected"),
+        ("w5", "lend", "red", 5, "confirmed"),
+        ("2 NodePools", "pack", "red", 2, "confirmed"),
+        ("w3", "scale to zero", "red", 2, "confirmed"),
     ]
