@@ -195,3 +195,11 @@ def test_in_80_columns_a_table_has_what_its_reader_needs(
     monkeypatch.setenv("COLUMNS", "80")
     head = tables.render([row], "table", noun=noun).splitlines()[0].lower().split()
     assert [name for name in shown if name not in head] == []
+
+
+def test_what_spend_is_by_is_shown_before_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = dict.fromkeys(("share_pct", "usd", "idle_gpu_hours", "idle_usd", "saves_usd"), 1.0)
+    row = {"workload": "team-genai/PyTorchJob/pretrain-1", "state": "startup"} | figures
+    monkeypatch.setenv("COLUMNS", "60")
+    head = tables.render([row], "table", noun="spend").splitlines()[0].split()
+    assert head == ["WORKLOAD", "STATE", "USD", "IDLE_USD"]
