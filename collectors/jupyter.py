@@ -2,7 +2,8 @@
 
 Every request has `no_track_activity`, so that polling does not make a notebook look active. A busy
 kernel is active now, however old its last output is. A server that does not answer every request is
-unknown: the row is a failed poll, without a `notebook_sample` row. It is never idle.
+unknown: the row is a failed poll, without a `notebook_sample` row. It is never idle. Where a
+state or time is missing, `busy_kernels` is null: whether the server is active is unknown.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ MAX_BODY = 1 << 20
 
 BUSY = {"busy", "starting", "restarting", "autorestarting"}
 """Kernel states that mean work now or soon."""
+RESTING = {"idle", "dead"}
+"""Kernel states that mean no work; any other state is unknown."""
 
 _NOT_FOUND = 404
 Row = dict[str, Any]
@@ -145,13 +148,17 @@ class JupyterCollector:
         status: JupyterStatus,
     ) -> Row:
         busy = sum(kernel.execution_state in BUSY for kernel in kernels)
+        parts = [status, *kernels, *(terminals or [])]
+        known = all(k.execution_state in RESTING for k in kernels) and all(
+            part.last_activity is not None for part in parts
+        )
         return {
             "cluster": self._cluster,
             "ts": ts,
             "namespace": server.namespace,
             "pod": server.pod,
             "kernels": len(kernels),
-            "busy_kernels": busy,
+            "busy_kernels": busy if busy or known else None,
             "last_kernel_activity": ts if busy else _find_latest(kernels),
             "terminals": None if terminals is None else len(terminals),
             "last_terminal_activity": _find_latest(terminals or []),

@@ -9,6 +9,8 @@ ACTIVE_SAMPLE = "warehouse:signals/active_sample"
 """Step: device samples with their activity (0-1)."""
 SERVING_LOAD = "warehouse:signals/serving_load"
 """Step: host samples with what model servers are asked for."""
+NOTEBOOK_ACTIVITY = "warehouse:signals/notebook_activity"
+"""Step: rows of notebook servers, and whether their activity is unknown."""
 POD_OWNERS = "warehouse:inventory/pod_owners"
 """Step: pods under the owner that ledger, pages and advice show."""
 

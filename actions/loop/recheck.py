@@ -22,7 +22,13 @@ from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from fallow.window import format_duration
 from warehouse.signals.frozen import is_still
-from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD, compose_query, load_step
+from warehouse.steps import (
+    ACTIVE_SAMPLE,
+    NOTEBOOK_ACTIVITY,
+    SERVING_LOAD,
+    compose_query,
+    load_step,
+)
 
 MAX_DELAY = timedelta(seconds=30)
 """Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""
@@ -40,7 +46,8 @@ class SignalReading(msgspec.Struct, frozen=True):
 
     signal: str
     """activity (0-1), power (W), CPU (cores), network, files (B/s), I/O pressure (0-1), requests
-    (1/s), requests held (running, waiting, swapped), kernels (busy ones), terminals"""
+    (1/s), requests held (running, waiting, swapped), kernels (busy ones; null: unknown),
+    terminals"""
     about: str
     ts: datetime
     """Until when the reading is valid."""
@@ -115,6 +122,8 @@ def judge_readings(
             active.append(why)
         if why := explain_age(reading.signal, reading.about, now - reading.ts, reading.interval_s):
             stale.append(why)
+        if reading.signal == "kernels" and reading.value is None:
+            stale.append(f"whether a kernel or terminal of {reading.about} is active is not known")
         if needs_power and reading.changes is not None and is_still(reading.changes, readings=1):
             stale.append(f"the power of {reading.about} stands still, and may be frozen")
     return Recheck(tuple(active), tuple(stale))
@@ -227,4 +236,6 @@ def _to_reading(row: Mapping[str, Any]) -> SignalReading:
 
 @cache
 def _load_sql() -> str:
-    return compose_query((ACTIVE_SAMPLE, SERVING_LOAD, "recheck"), "actions.loop")
+    return compose_query(
+        (ACTIVE_SAMPLE, SERVING_LOAD, NOTEBOOK_ACTIVITY, "recheck"), "actions.loop"
+    )

@@ -1,6 +1,7 @@
 -- The last reading of each signal of a workload's devices and pods between two timestamps, and when
 -- its source was last read. A host's row is valid for its interval; a kernel or terminal also has
--- the time of its last activity. A signal without any reading is not in the result.
+-- the time of its last activity, and no value where it is unknown whether one is active. A signal
+-- without any reading is not in the result.
 WITH allocations AS (
     SELECT DISTINCT
         a.device,
@@ -81,7 +82,7 @@ hosts AS (
 
 notebooks AS (
     SELECT n.*
-    FROM notebook_sample AS n
+    FROM notebook_activity AS n
     INNER JOIN pods AS p ON n.pod = p.pod
     WHERE
         n.cluster = $cluster AND n.namespace = $namespace
@@ -175,7 +176,7 @@ readings AS (
         pod,
         ts,
         $notebook_s::DOUBLE,
-        busy_kernels,
+        CASE WHEN NOT is_unknown THEN busy_kernels END,
         last_kernel_activity,
         null
     FROM notebooks
@@ -215,6 +216,6 @@ SELECT
 FROM readings AS r
 LEFT JOIN requested AS q ON r.about = q.pod
 LEFT JOIN lives AS v ON r.about = v.device
-WHERE r.value IS NOT null
+WHERE r.value IS NOT null OR r.signal = 'kernels'
 QUALIFY row_number() OVER (PARTITION BY r.signal, r.about ORDER BY r.ts DESC) = 1
 ORDER BY r.signal, r.about

@@ -57,8 +57,9 @@ def add_flags(
         )
 
     request_pods = pl.col("pods_requests").fill_null(0)
-    requested, load_unknown = (
-        (end - pl.col(last) < least).fill_null(False) for last in ("held_us", "unknown_load_us")
+    requested, load_unknown, activity_unknown = (
+        (end - pl.col(last) < least).fill_null(False)
+        for last in ("held_us", "unknown_load_us", "unknown_activity_us")
     )
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
@@ -75,6 +76,8 @@ def add_flags(
         .then(pl.lit(None, dtype=pl.Boolean))
         .when(busy)
         .then(pl.lit(False))
+        .when(activity_unknown)
+        .then(pl.lit(None, dtype=pl.Boolean))
         .when((end - latest >= least) & (pl.col("pods") >= pod_count))
         .then(pl.lit(True))
         .otherwise(pl.lit(None, dtype=pl.Boolean))

@@ -7,11 +7,12 @@ SELECT
     count(*) FILTER (WHERE n.busy_kernels > 0) AS busy_n,
     count(n.busy_kernels) AS kernel_n,
     max(epoch_us(n.ts)) FILTER (WHERE n.busy_kernels > 0) AS busy_us,
+    max(epoch_us(n.ts)) FILTER (WHERE n.is_unknown) AS unknown_activity_us,
     max(epoch_us(n.last_kernel_activity)) AS last_kernel_us,
     max(epoch_us(n.last_terminal_activity)) AS last_terminal_us,
     max(epoch_us(greatest(n.last_activity, n.last_kernel_activity)) - epoch_us(n.ts)) AS ahead_us
 FROM part AS s
-INNER JOIN notebook_sample AS n
+INNER JOIN notebook_activity AS n
     ON
         s.cluster = n.cluster AND s.namespace = n.namespace AND s.pod = n.pod
         AND s.start_at < n.ts AND s.end_at > n.ts

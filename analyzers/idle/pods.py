@@ -19,7 +19,7 @@ from fallow.quiescence import BYTES_S, IO_PRESSURE
 from fallow.window import Window
 from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.signals.runs import MICRO, Ints
-from warehouse.steps import SERVING_LOAD, load_step
+from warehouse.steps import NOTEBOOK_ACTIVITY, SERVING_LOAD, load_step
 from warehouse.workload_gpus import build_records, read_workload_gpus
 
 HOST = (
@@ -29,8 +29,11 @@ SERVER = ("servers_n", "busy_n", "kernel_n")
 LATEST = ("served_us", "held_us", "unknown_load_us")
 LOAD = ("waiting", "running", "swapped")
 HOST_ROWS = compose_steps("idle/part", SERVING_LOAD, "idle/hosts")
+SERVER_ROWS = compose_steps("idle/part", NOTEBOOK_ACTIVITY, "idle/notebooks")
 NAMES = ("cluster", "namespace", "pod", "pod_uid")
-SERVER_LATEST = ("busy_us", "last_kernel_us", "last_terminal_us", "ahead_us")
+SERVER_LATEST = (
+    "busy_us", "unknown_activity_us", "last_kernel_us", "last_terminal_us", "ahead_us",
+)  # fmt: skip
 
 
 def number_pods(holds: pl.DataFrame) -> pl.DataFrame:
@@ -140,7 +143,7 @@ def read_readings(
     return PodReadings(
         members.drop("end"),
         pl.DataFrame(views.query(HOST_ROWS, parameters)),
-        pl.DataFrame(views.query(compose_steps("idle/part", "idle/notebooks"), parameters)),
+        pl.DataFrame(views.query(SERVER_ROWS, parameters)),
     )
 
 

@@ -48,7 +48,8 @@ HOST: dict[str, Any] = {
 }  # fmt: skip
 SERVERS: dict[str, Any] = {
     "row": 0, "servers_n": 9.0, "busy_n": 0.0, "kernel_n": 100.0, "busy_us": None,
-    "last_kernel_us": None, "last_terminal_us": None, "ahead_us": 0, "pods": 2,
+    "unknown_activity_us": None, "last_kernel_us": None, "last_terminal_us": None, "ahead_us": 0,
+    "pods": 2,
 }  # fmt: skip
 TIMES = dict.fromkeys(
     (
@@ -57,6 +58,7 @@ TIMES = dict.fromkeys(
         "held_us",
         "unknown_load_us",
         "busy_us",
+        "unknown_activity_us",
         "last_kernel_us",
         "last_terminal_us",
         "ahead_us",
@@ -275,6 +277,9 @@ def test_requests_speak_against_idle_from_one_pod_and_for_it_from_all(
         ({"last_kernel_us": END - HOUR, "last_terminal_us": END - 2 * HOUR}, True),
         ({"last_kernel_us": END - HOUR + 1, "last_terminal_us": END - 2 * HOUR}, None),
         ({"last_kernel_us": END - 2 * HOUR, "last_terminal_us": END - HOUR + 1}, None),
+        ({"unknown_activity_us": END - HOUR}, True),
+        ({"unknown_activity_us": END - HOUR + 1}, None),
+        ({"unknown_activity_us": END, "busy_n": 6.0}, False),
         ({"kernel_n": 0.0}, None),
         ({"kernel_n": 1.0}, True),
         ({"pods": 1}, None),

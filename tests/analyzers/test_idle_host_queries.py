@@ -8,7 +8,7 @@ import pytest
 from analyzers.idle.signals import ACTIVITY_STEPS
 from analyzers.queries import compose_steps, load_sql
 from tests.analyzers.queried import HOUR, WINDOW, T, at, query, us
-from warehouse.steps import ACTIVE_SAMPLE, SERVING_LOAD
+from warehouse.steps import ACTIVE_SAMPLE, NOTEBOOK_ACTIVITY, SERVING_LOAD
 
 NAMES = {"cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w"}
 POD = {"cluster": "c", "namespace": "ns", "pod": "p"}
@@ -22,7 +22,7 @@ def read_part(name: str, rows: list[dict[str, Any]], *, lead: int = 2) -> list[d
     parameters = {
         **WINDOW, "parts": json.dumps([part]), "first": us(30), "step": STEP, "lead": lead,
     }  # fmt: skip
-    sql = compose_steps("idle/part", SERVING_LOAD, f"idle/{name}")
+    sql = compose_steps("idle/part", SERVING_LOAD, NOTEBOOK_ACTIVITY, f"idle/{name}")
     return list(query(sql, parameters, **{table: [{**POD, **row} for row in rows]}))
 
 
@@ -59,7 +59,7 @@ def test_a_part_has_the_samples_of_the_window(name: str) -> None:
     rules = {**WINDOW, "parts": json.dumps([part]), "first": us(0), "step": STEP, "lead": 9}
     table = "pod_sample" if name == "hosts" else "notebook_sample"
     rows = query(
-        compose_steps("idle/part", SERVING_LOAD, f"idle/{name}"),
+        compose_steps("idle/part", SERVING_LOAD, NOTEBOOK_ACTIVITY, f"idle/{name}"),
         rules,
         **{table: [{**POD, "ts": at(m)} for m in (-1, 0, 59, 60)]},
     )
@@ -123,6 +123,27 @@ def test_sums_of_a_notebook_server() -> None:
     assert (row["busy_us"], row["last_kernel_us"]) == (us(22), us(23.5))
     assert row["last_terminal_us"] == us(19)
     assert row["ahead_us"] == 90 * 1_000_000, "a kernel 1.5 minutes after the sample's own time"
+
+
+@pytest.mark.parametrize(
+    ("reading", "known"),
+    [
+        ({"kernels": 1, "last_kernel_activity": at(15)}, True),
+        ({"kernels": 1}, False),
+        ({}, False),
+        ({"kernels": 0}, True),
+        ({"kernels": 0, "terminals": 0}, True),
+        ({"kernels": 0, "terminals": 1}, False),
+        ({"kernels": 0, "terminals": 1, "last_terminal_activity": at(15)}, True),
+        ({"kernels": 0, "busy_kernels": None}, False),
+        ({"kernels": 1, "busy_kernels": 1, "terminals": 1}, True),  # it is busy
+    ],
+)
+def test_a_kernel_or_terminal_without_its_time_makes_activity_unknown(
+    reading: dict[str, Any], *, known: bool
+) -> None:
+    (row,) = read_part("notebooks", [{"ts": at(21), "busy_kernels": 0, **reading}])
+    assert row["unknown_activity_us"] == (None if known else us(21))
 
 
 def read_peers(**pod: Any) -> list[dict[str, Any]]:

@@ -49,6 +49,7 @@ class Exporter:
     def __init__(self) -> None:
         self.util, self.watts = 0.0, 100.0
         self.kernel_at = datetime.now(UTC)
+        self.answers: dict[str, Any] = {}
         self.labels: dict[str, str] = {}
         exporter = self
 
@@ -71,7 +72,9 @@ class Exporter:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
 
     def notebook(self, path: str) -> Any:
-        """Return one kernel that rests, and no terminal."""
+        """Return `answers`, else one kernel that rests and no terminal."""
+        if (answer := self.answers.get(path.partition("?")[0])) is not None:
+            return answer
         last = self.kernel_at.isoformat()
         if path.startswith("/api/kernels"):
             return [{"execution_state": "idle", "last_activity": last}]
@@ -203,6 +206,25 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     offset = [timedelta(seconds=370)]
     monkeypatch.setattr(CommandRun, "now", lambda _run: datetime.now(UTC) - offset[0])
     return offset
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "is_known"),
+    [
+        ("/api/terminals", [], True),
+        ("/api/terminals", [{"name": "1"}], False),
+        ("/api/kernels", [{"id": "1"}], False),
+    ],
+)
+@pytest.mark.usefixtures("site")
+def test_a_stop_is_planned_only_where_kernels_and_terminals_are_known(
+    exporter: Exporter, fallow: Fallow, path: str, answer: Any, *, is_known: bool
+) -> None:
+    exporter.answers[path] = answer
+    assert fallow("collect", "--once").code == 0
+    plan = json.loads(fallow("plan", "-o", "json").out)
+    allowed = [d["verb"] for d in plan["decisions"] if d["ruling"] == "allow"]
+    assert allowed == ["stop" if is_known else "notify owner"]
 
 
 @pytest.mark.slow

@@ -148,12 +148,47 @@ def test_a_busy_kernel_is_active_now_however_old_its_output(
     assert row["last_activity"] == now.replace(tzinfo=None)
 
 
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("terminals", [{"name": "1"}]),
+        ("terminals", [{"name": "1", "last_activity": OLD}, {"name": "2"}]),
+        ("kernels", [{"id": "1", "name": "python3"}]),
+        ("kernels", [kernel("idle", OLD), {"id": "2", "execution_state": "idle"}]),
+        ("kernels", [{"id": "1", "last_activity": OLD}]),
+        ("kernels", [kernel("unknown", OLD)]),
+        ("kernels", [kernel("hibernating", OLD), kernel("idle", OLD)]),
+        ("status", {"started": OLD, "last_activity": None}),
+        ("status", {"started": OLD}),
+    ],
+)
+def test_a_state_or_time_that_is_missing_makes_activity_unknown(
+    notebook: Notebook, now: datetime, path: str, answer: Any
+) -> None:
+    notebook.answers[path] = answer
+    (row,) = look(now, notebook.server)["notebook_sample"]
+    assert row["busy_kernels"] is None
+    if path != "kernels":
+        notebook.answers["kernels"] = [kernel("busy", OLD)]
+        (row,) = look(now, notebook.server)["notebook_sample"]
+        assert row["busy_kernels"] == 1, "busy is known"
+
+
+@pytest.mark.parametrize("state", ["idle", "dead"])
+def test_a_kernel_that_rests_or_is_dead_is_not_busy(
+    notebook: Notebook, now: datetime, state: str
+) -> None:
+    notebook.answers["kernels"] = [kernel(state, OLD)]
+    (row,) = look(now, notebook.server)["notebook_sample"]
+    assert row["busy_kernels"] == 0
+
+
 def test_no_kernels_is_zero_and_no_terminal_api_is_unknown(
     notebook: Notebook, now: datetime
 ) -> None:
     notebook.codes["terminals"] = 404
     (row,) = look(now, notebook.server)["notebook_sample"]
-    assert (row["kernels"], row["last_kernel_activity"]) == (0, None)
+    assert (row["kernels"], row["busy_kernels"], row["last_kernel_activity"]) == (0, 0, None)
     assert row["terminals"] is None
 
 

@@ -131,6 +131,35 @@ def test_a_queue_that_could_not_be_read_is_stale(settings: Settings) -> None:
     assert found.stale == ("the last reading of requests held is 6m old (nb-0)",)
 
 
+@pytest.mark.parametrize(
+    ("reading", "known"),
+    [
+        ({"kernels": 0, "terminals": 0}, True),
+        ({"kernels": 0, "terminals": None}, True),
+        ({"terminals": 1}, False),
+        ({"terminals": 1, "last_terminal_activity": at(90 * MINUTE)}, True),
+        ({"last_kernel_activity": None}, False),
+        ({"kernels": None, "last_kernel_activity": None}, False),
+        ({"busy_kernels": None}, False),
+        ({"kernels": 0, "busy_kernels": None}, False),
+    ],
+)
+def test_a_server_whose_activity_is_unknown_is_left_alone(
+    settings: Settings, reading: dict[str, Any], *, known: bool
+) -> None:
+    here = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
+    rest = {"kernels": 1, "busy_kernels": 0, "last_kernel_activity": at(90 * MINUTE)}
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(
+            lake, "notebook_sample",
+            here | rest | {"ts": at(MINUTE), "terminals": 0},
+            here | rest | {"ts": at(timedelta())} | reading,
+        )  # fmt: skip
+        found = judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS)
+    reason = "whether a kernel or terminal of nb-0 is active is not known"
+    assert found == Recheck((), () if known else (reason,))
+
+
 def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
     space = facts().finding.subject.namespace
     here = {"cluster": "c", "namespace": space, "pod": "nb-0"}
@@ -150,7 +179,7 @@ def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
             | {"net_rx_bps": 1.0, "net_tx_bps": 2.0},
             host | {"ts": at(2 * MINUTE), "pod": "other-0", "cpu_cores": 9.0},
         )  # fmt: skip
-        seen = {"kernels": 1, "busy_kernels": 0, "terminals": 1}
+        seen = {"kernels": 0, "busy_kernels": 0, "terminals": 1}
         rows(
             lake, "notebook_sample",
             here | seen | {"ts": at(12 * MINUTE), "last_terminal_activity": at(90 * MINUTE)},
