@@ -3,6 +3,8 @@ r"""Check every text that comes from outside before it is stored.
 `text_columns.csv` says what each text column is, and how many bytes it may have:
 
     identity     a name, a uid, a device: printable and whole, or its row is refused
+    holder       an identity of who holds a device, or where: escaped as a text, so that the device
+                 stays, paid and held; no pod of the inventory has such a name
     text         free text: control characters become escapes, what is too long is cut and marked
     identities   a JSON document of identities: whole and printable, or null, which is unknown
     texts        a JSON document whose texts are cleaned one by one; its keys are identities
@@ -34,6 +36,7 @@ _PLAIN = (0x20, 0x7E)
 _CONTROL = r"\x00-\x1f\x7f-\x{9f}"
 _SUSPICIOUS = {
     "identity": f"[{_CONTROL}]",
+    "holder": f"[{_CONTROL}]",
     "text": r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]",
     "identities": rf'[{_CONTROL}\\]|[^"]{{{LONGEST_KEY + 1}}}',
     "texts": rf'[{_CONTROL}]|\\[ubfr]|[^"]{{{LONGEST_KEY + 1}}}',
@@ -42,6 +45,7 @@ _SUSPICIOUS = {
 a long text: those that match are read whole."""
 _REASONS = {
     "identity": "a control character, or over {:,} bytes: the row is refused",
+    "holder": "a control character, or over {:,} bytes: escaped and cut, what it names is unknown",
     "text": "a control character, or over {:,} bytes: escaped and cut",
     "identities": "no JSON, a control character, over 317 bytes, or over {:,} in all: unknown",
     "texts": "no JSON, a control character, or a text over {:,} bytes: escaped and cut",
@@ -56,7 +60,7 @@ class TextColumn(msgspec.Struct, frozen=True):
     """What the texts of a column are, and how many bytes one may have."""
 
     name: str
-    content: Literal["identity", "text", "identities", "texts", "own"]
+    content: Literal["identity", "holder", "text", "identities", "texts", "own"]
     limit: int
 
     @property
@@ -189,7 +193,7 @@ def _clean_column(
 
 def _clean(text: str, column: TextColumn) -> str | None:
     """Return an unclean text as it may be stored; null = it is refused."""
-    if column.content in {"text", "identity"}:
+    if not column.is_document:
         return escape_text(text, column.limit, in_lines=column.content == "text")
     try:
         document = msgspec.json.decode(text)

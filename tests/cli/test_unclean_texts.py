@@ -68,6 +68,22 @@ def read_ledger(run: Callable[..., Any]) -> Any:
     )["rows"]  # fmt: skip
 
 
+@pytest.mark.parametrize("pod", ["bad\\nname", "p" * 300])
+def test_a_device_whose_pod_has_an_unclean_name_is_paid_and_of_an_unknown_owner(
+    run: Callable[..., Any], tmp_path: Path, pod: str
+) -> None:
+    text = expose("GPU-0", "GPU-1").replace('pod=""', f'namespace="team",pod="{pod}",container="c"')
+    (tmp_path / "hour.prom").write_text(text)
+    run("import", "exposition", tmp_path / "hour.prom")
+    spent = {
+        (row["device"], row["workload"][:4]): row["s"]
+        for row in read_ledger(run) if row["state"] == "productive"
+    }  # fmt: skip
+    assert spent == {("GPU-0", "hone"): 3600, ("GPU-1", pod[:4]): 3600}
+    checks = {row["check"]: row for row in run("doctor", codes=(0, 1))["checks"]}
+    assert "team/GPU-1 (pod: " in checks["rejected sample"]["finding"]
+
+
 def test_an_annotation_with_nul_of_a_pod_without_gpus_costs_its_devices_alone(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:

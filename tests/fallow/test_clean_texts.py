@@ -37,7 +37,7 @@ def test_each_text_column_says_what_its_texts_are() -> None:
         if get_storage(table).mode != "derived":
             list_text_columns(table)
     kinds = {row["content"] for row in read_table("fallow", "text_columns.csv")}
-    assert kinds == {"identity", "text", "identities", "texts", "own"}
+    assert kinds == {"identity", "holder", "text", "identities", "texts", "own"}
 
 
 @pytest.mark.parametrize("column", ["uid", "pod", "namespace", "node", "team", "workload"])
@@ -49,6 +49,25 @@ def test_an_unclean_identity_is_refused_with_its_row_alone(column: str, text: st
     (row,) = rejected
     assert (row["field"], row["kind"], row["count"]) == (column, "pod", 1)
     assert not set("".join(str(v) for v in row.values())) & set("\x00\x07\x1b\x7f\x9b\n\t")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        *(("sample", name) for name in ("pod", "namespace", "container", "node")),
+        *(("holding", name) for name in ("pod", "namespace", "container")),
+    ],
+)
+@pytest.mark.parametrize("text", ["line\nbreak", "x" * 254])
+def test_a_device_stays_whatever_its_holder_is_called(table: str, column: str, text: str) -> None:
+    row = {"cluster": "c", "ts": AT.replace(tzinfo=None), "device": "GPU-1", "pod": "p"}
+    (stored,), (rejected,) = check(table, {"namespace": "ns", **row, column: text})
+    assert stored["device"] == "GPU-1"
+    assert stored[column] == "line\\nbreak" or stored[column].endswith("x… (254 characters)")
+    assert (rejected["field"], rejected["kind"]) == (column, table)
+    assert check(table, stored) == ([stored], []), "it is clean"
+    whole = {"namespace": "ns", **row, column: "x" * 253}
+    assert check(table, whole)[0][0][column] == "x" * 253
 
 
 @pytest.mark.parametrize("text", [*CONTROL, "x" * 400])
