@@ -148,7 +148,7 @@ class JupyterCollector:
         status: JupyterStatus,
     ) -> Row:
         busy = sum(kernel.execution_state in BUSY for kernel in kernels)
-        parts = [status, *kernels, *(terminals or [])]
+        parts: list[Kernel | Terminal | JupyterStatus] = [status, *kernels, *(terminals or [])]
         known = all(k.execution_state in RESTING for k in kernels) and all(
             part.last_activity is not None for part in parts
         )

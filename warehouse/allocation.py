@@ -12,6 +12,7 @@ from fallow.resources import read_table
 from fallow.tables import Batch, get_schema
 from fallow.window import Window
 from warehouse.pricing import ERAS
+from warehouse.rollup import BUCKET
 from warehouse.steps import POD_OWNERS, compose_query
 
 if TYPE_CHECKING:
@@ -62,11 +63,17 @@ def write_allocations(wh: "Warehouse", window: Window) -> int:
     than 1 at any time. A second run, or a run over an overlapping window, gives the same rows.
     Claims that take nothing become `rejection` rows.
     """
+    window = widen_to_bucket(window)
     rows, refused = _split(_derive_claims(wh, window))
     wh.replace("allocation", rows, TOUCHING, window.bounds())
     if refused.num_rows:
         wh.ingest(_build_rejections(refused, window))
     return int(rows.num_rows)
+
+
+def widen_to_bucket(window: Window) -> Window:
+    """Return the window from the start of a bucket: one that begins earlier is not read."""
+    return Window(window.whole(BUCKET).start, window.end)
 
 
 def derive_allocations(views: Views, window: Window) -> pa.Table:

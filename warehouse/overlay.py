@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fallow.tables import get_schema
 from fallow.window import Window
-from warehouse.allocation import TOUCHING, derive_allocations
+from warehouse.allocation import TOUCHING, derive_allocations, widen_to_bucket
 from warehouse.statements import fetch_row
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def overlay_inventory(
             names=names,
         )
     )
+    window = widen_to_bucket(window)
     allocations = derive_allocations(overlay, window)
     return overlay.put("allocation", allocations, TOUCHING, **window.bounds())
 

@@ -42,6 +42,17 @@ def test_a_change_of_hands_inside_a_bucket_is_cut_where_the_looks_say(
     ]
 
 
+@pytest.mark.parametrize(("start", "end"), [(59, 60), (4, 5), (22, 23), (0, 1), (3, 58), (5, 59)])
+def test_a_window_that_begins_or_ends_within_a_bucket_changes_nothing(
+    builders: Any, tables: Any, start: float, end: float
+) -> None:
+    tables.put("device", [builders.device("d")])
+    tables.put("rollup_5m", [*builders.looks("d", 0, 25, "p"), *builders.looks("d", 25, 60, "q")])
+    before = held(builders, tables)
+    assert [row[1:4] for row in before] == [("p", 0, 25), ("q", 25, 60)]
+    assert held(builders, tables, start, end) == before
+
+
 def test_a_known_life_outranks_the_looks(builders: Any, tables: Any) -> None:
     life = {"scheduled_at": builders.at(7), "finished_at": builders.at(33)}
     tables.put("pod", [{"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", **life}])
