@@ -149,7 +149,7 @@ class JupyterCollector:
     ) -> Row:
         busy = sum(kernel.execution_state in BUSY for kernel in kernels)
         parts: list[Kernel | Terminal | JupyterStatus] = [status, *kernels, *(terminals or [])]
-        known = all(k.execution_state in RESTING for k in kernels) and all(
+        is_complete = all(k.execution_state in RESTING for k in kernels) and all(
             part.last_activity is not None for part in parts
         )
         return {
@@ -158,7 +158,7 @@ class JupyterCollector:
             "namespace": server.namespace,
             "pod": server.pod,
             "kernels": len(kernels),
-            "busy_kernels": busy if busy or known else None,
+            "busy_kernels": busy if busy or is_complete else None,
             "last_kernel_activity": ts if busy else _find_latest(kernels),
             "terminals": None if terminals is None else len(terminals),
             "last_terminal_activity": _find_latest(terminals or []),

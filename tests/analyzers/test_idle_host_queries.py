@@ -126,7 +126,7 @@ def test_sums_of_a_notebook_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "known"),
+    ("reading", "is_known"),
     [
         ({"kernels": 1, "last_kernel_activity": at(15)}, True),
         ({"kernels": 1}, False),
@@ -140,10 +140,10 @@ def test_sums_of_a_notebook_server() -> None:
     ],
 )
 def test_a_kernel_or_terminal_without_its_time_makes_activity_unknown(
-    reading: dict[str, Any], *, known: bool
+    reading: dict[str, Any], *, is_known: bool
 ) -> None:
     (row,) = read_part("notebooks", [{"ts": at(21), "busy_kernels": 0, **reading}])
-    assert row["unknown_activity_us"] == (None if known else us(21))
+    assert row["unknown_activity_us"] == (None if is_known else us(21))
 
 
 def read_peers(**pod: Any) -> list[dict[str, Any]]:

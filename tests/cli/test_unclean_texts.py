@@ -69,7 +69,7 @@ def read_ledger(run: Callable[..., Any]) -> Any:
 
 
 @pytest.mark.parametrize("pod", ["bad\\nname", "p" * 300])
-def test_a_device_whose_pod_has_an_unclean_name_is_paid_and_of_an_unknown_owner(
+def test_a_device_of_a_pod_with_an_unclean_name_is_paid_and_of_an_unknown_owner(
     run: Callable[..., Any], tmp_path: Path, pod: str
 ) -> None:
     text = expose("GPU-0", "GPU-1").replace('pod=""', f'namespace="team",pod="{pod}",container="c"')

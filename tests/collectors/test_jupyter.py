@@ -175,7 +175,7 @@ def test_a_state_or_time_that_is_missing_makes_activity_unknown(
 
 
 @pytest.mark.parametrize("state", ["idle", "dead"])
-def test_a_kernel_that_rests_or_is_dead_is_not_busy(
+def test_a_kernel_that_is_idle_or_dead_is_not_busy(
     notebook: Notebook, now: datetime, state: str
 ) -> None:
     notebook.answers["kernels"] = [kernel(state, OLD)]

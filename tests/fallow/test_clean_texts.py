@@ -66,8 +66,8 @@ def test_a_device_stays_whatever_its_holder_is_called(table: str, column: str, t
     assert stored[column] == "line\\nbreak" or stored[column].endswith("x… (254 characters)")
     assert (rejected["field"], rejected["kind"]) == (column, table)
     assert check(table, stored) == ([stored], []), "it is clean"
-    whole = {"namespace": "ns", **row, column: "x" * 253}
-    assert check(table, whole)[0][0][column] == "x" * 253
+    longest = {"namespace": "ns", **row, column: "x" * 253}
+    assert check(table, longest)[0][0][column] == "x" * 253
 
 
 @pytest.mark.parametrize("text", [*CONTROL, "x" * 400])

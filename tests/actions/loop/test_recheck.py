@@ -132,7 +132,7 @@ def test_a_queue_that_could_not_be_read_is_stale(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "known"),
+    ("reading", "is_known"),
     [
         ({"kernels": 0, "terminals": 0}, True),
         ({"kernels": 0, "terminals": None}, True),
@@ -144,20 +144,20 @@ def test_a_queue_that_could_not_be_read_is_stale(settings: Settings) -> None:
         ({"kernels": 0, "busy_kernels": None}, False),
     ],
 )
-def test_a_server_whose_activity_is_unknown_is_left_alone(
-    settings: Settings, reading: dict[str, Any], *, known: bool
+def test_a_server_of_unknown_activity_is_left_alone(
+    settings: Settings, reading: dict[str, Any], *, is_known: bool
 ) -> None:
-    here = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
-    rest = {"kernels": 1, "busy_kernels": 0, "last_kernel_activity": at(90 * MINUTE)}
+    pod = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
+    idle = {"kernels": 1, "busy_kernels": 0, "last_kernel_activity": at(90 * MINUTE)}
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
         rows(
             lake, "notebook_sample",
-            here | rest | {"ts": at(MINUTE), "terminals": 0},
-            here | rest | {"ts": at(timedelta())} | reading,
+            pod | idle | {"ts": at(MINUTE), "terminals": 0},
+            pod | idle | {"ts": at(timedelta())} | reading,
         )  # fmt: skip
-        found = judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS)
+        recheck = judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS)
     reason = "whether a kernel or terminal of nb-0 is active is not known"
-    assert found == Recheck((), () if known else (reason,))
+    assert recheck == Recheck((), () if is_known else (reason,))
 
 
 def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
