@@ -33,6 +33,7 @@ def read_workloads(views: Views, window: Window, filters: Filters, owners: Owner
         "planned",
         "snoozes",
         "acted",
+        "begun",
         "owner_workloads/coming",
         "owner_workloads/workloads",
     )

@@ -5,7 +5,7 @@ from decimal import Decimal
 import streamlit as st
 
 from dashboards import charts, data, filters, links, page
-from dashboards.figures import inbox, overview, queues, savings, spend, waste, waterfall
+from dashboards.figures import inbox, overview, savings, spend, waste, waterfall
 from dashboards.figures.overview import PeriodTotals
 from dashboards.page import (
     PageRequest,
@@ -26,16 +26,6 @@ COLUMN_NAMES = (
     "busy_pct", "effective_pct",
 )  # fmt: skip
 WORST, STEPS = 10, 5
-QUOTAS = {
-    "name": page.name("quota"),
-    "used_pct": page.configure_percent("used, of the quota"),
-    "nominal": page.configure_number("quota, GPUs"),
-    "used": page.configure_number("used, GPUs"),
-    "borrowed": page.configure_number("borrowed, GPUs"),
-    "waiting": page.configure_number("pending, GPUs", "requested, and not placed yet"),
-    "kind": page.name("kind", 105),
-    "cluster": page.name("cluster", "small"),
-}
 
 
 def show(request: PageRequest) -> None:
@@ -44,7 +34,6 @@ def show(request: PageRequest) -> None:
     page.show_card(show_next_steps, request)
     page.show_card(show_over_time, request)
     page.show_card(show_worst, request)
-    page.show_card(show_quotas, request)
 
 
 def show_headline(request: PageRequest) -> None:
@@ -224,21 +213,3 @@ def show_worst(request: PageRequest) -> None:
             table_name="The teams that wasted most",
             open_row=lambda row: links.open_page("chargeback", team=names[row]),
         )
-
-
-def show_quotas(request: PageRequest) -> None:
-    """List the quotas beside their use."""
-    rows = data.query(queues.read_quotas, request.window, request.filters).to_pylist()
-    page.show_heading("Quota against use")
-    rows = [
-        row | {"used_pct": None if row["used"] is None else 100 * row["used"] / row["nominal"]}
-        for row in rows
-        if row["nominal"]
-    ]
-    if not rows:
-        page.show_nothing(
-            "No quota of GPUs was seen on the window's last day.",
-            "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
-        )
-        return
-    page.show_table(rows[:WORST], QUOTAS, table_name="Quotas of GPUs and their use")

@@ -215,7 +215,7 @@ def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
 def test_every_figure_of_the_overview_explains_itself(fleet: Settings, draw: Draw) -> None:
     page = draw("overview", fleet, window="1d")
     labels = [m.label for m in page.metric]
-    assert labels[:5] == ["Paid", "Used", "Wasted", "Could be saved", "Verified saved"]
+    assert labels[:5] == ["Paid", "Used", "Wasted", "Cash", "Could be saved"]
     for metric in page.metric:
         assert "Source: " in metric.help, metric.label
         assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC, 24 of 24 h have data" in metric.help
