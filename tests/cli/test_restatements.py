@@ -24,10 +24,7 @@ VERSION = next(n for n, sql in schema.load_migrations().items() if "INTO restate
 
 @pytest.fixture
 def home(fallow: Fallow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a home with four idle hours in each month, which older rules called productive.
-
-    The first quarter of an hour in all is the pod's start-up.
-    """
+    """Return a home with four idle hours in each month, which older rules called productive."""
     monkeypatch.setattr(CommandRun, "now", lambda _: NOW)
     times = [
         (start + timedelta(minutes=n)).timestamp()
@@ -80,7 +77,7 @@ def test_an_open_month_is_accounted_anew_and_an_ended_one_only_with_restate(
         ("restatement", "2026-03 of c: state idle: 0.0 to 4.0 GPU-hours, $0.00 to $8.00"),
         ("restatement", "2026-03 of c: state productive: 4.0 to 0.0 GPU-hours, $8.00 to $0.00"),
     ]
-    kept = {("2026-02", "productive"): 3.75, ("2026-03", "idle"): 4.0}
+    kept = {("2026-02", "productive"): 4.0, ("2026-03", "idle"): 4.0}
     assert states(fallow, home) == kept
     assert upgrade(fallow, home) == [], "it is done"
     assert states(fallow, home) == kept
@@ -90,15 +87,15 @@ def test_an_open_month_is_accounted_anew_and_an_ended_one_only_with_restate(
 
     assert upgrade(fallow, home, "--check", "--restate", code=1) == [("account", "2026-02")]
     changed = upgrade(fallow, home, "--restate")
-    assert [name.partition(":")[0] for _, name in changed] == ["2026-02 of c"] * 2
-    assert states(fallow, home) == {("2026-02", "idle"): 3.75, ("2026-03", "idle"): 4.0}
+    assert {name.partition(":")[0] for _, name in changed} == {"2026-02 of c"}
+    assert states(fallow, home) == {("2026-02", "idle"): 4.0, ("2026-03", "idle"): 4.0}
 
 
 def test_a_restated_month_is_marked_on_spend_and_in_focus(fallow: Fallow, home: Path) -> None:
     upgrade(fallow, home, "--restate")
     window = ("--window", "7d", "--until", "2026-03-02T12:00:00Z", "--home", home)
     said = fallow("spend", *window).err
-    assert "Restated on 2026-03-02: 2026-02 of c: state idle: 0.0 to 3.8 GPU-hours" in said
+    assert "Restated on 2026-03-02: 2026-02 of c: state idle: 0.0 to 4.0 GPU-hours" in said
     assert "2026-03 of c" not in said, "a month that has not ended is no restatement"
     text = fallow("report", "finance", *window, "-o", "focus").out
     classes = {

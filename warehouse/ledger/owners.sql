@@ -28,7 +28,13 @@ SELECT
     coalesce(
         p.scheduled_at,
         p.started_at,
-        CASE WHEN a.start > v.first_seen + INTERVAL 5 MINUTE THEN a.start END
+        -- A pod that was seen before then was not born then: telemetry had a gap.
+        CASE
+            WHEN
+                a.start > v.first_seen + INTERVAL 5 MINUTE
+                AND coalesce(p.first_seen, a.start) >= a.start - INTERVAL 5 MINUTE
+                THEN a.start
+        END
     ) AS born
 FROM allocation AS a
 INNER JOIN named_devices AS d
