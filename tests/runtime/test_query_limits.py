@@ -24,9 +24,8 @@ execute = statements._execute
 signal.signal(signal.SIGPROF, signal.default_int_handler)
 
 def begin(cursor, sql, parameters):
-    # Again where the first one is lost, before the engine runs.
     if "1000000000000" in sql:
-        signal.setitimer(signal.ITIMER_PROF, 0.5, 3.0)
+        signal.setitimer(signal.ITIMER_PROF, 0.5)
     return execute(cursor, sql, parameters)
 
 statements._execute = begin
@@ -60,11 +59,15 @@ def test_a_query_ends_at_its_limits(tmp_path: Path, sql: str, within: str, ended
 def test_a_query_that_is_interrupted_is_no_defect(tmp_path: Path) -> None:
     Warehouse.open(Settings(home=tmp_path / "home"), write=True).close()
     command = ["warehouse", "query", ENDLESS, "--home", str(tmp_path / "home")]
-    ended = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED, *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"FALLOW_WAREHOUSE__QUERY_WITHIN": "30s"},
-    )
+    env = os.environ | {"FALLOW_WAREHOUSE__QUERY_WITHIN": "8s"}
+    for _ in range(5):  # an interruption in the first moments of a query can be lost
+        ended = subprocess.run(
+            [sys.executable, "-c", _INTERRUPTED, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=env,
+        )
+        if ended.returncode != 1:
+            break
     assert (ended.returncode, ended.stderr) == (130, "fallow: interrupted\n")
