@@ -16,6 +16,8 @@ from warehouse.queue.suspensions import read_suspensions
 MOST = 500
 HINTS = ("precision", "sizing", "datapath", "scaling")
 """Analyzers whose advice only the owner can follow."""
+COMING = ("journal", "planned", "snoozes", "acted", "begun", "owner_workloads/coming")
+"""The steps of what policies plan for the owners' workloads."""
 Owners = tuple[str, ...]
 """Teams and namespaces."""
 
@@ -27,16 +29,7 @@ def read_workloads(views: Views, window: Window, filters: Filters, owners: Owner
     last_hour (UTC), state (of the newest hour; `ended` = it holds nothing any more), says (what
     policies plan).
     """
-    steps = (
-        *BY_DAY,
-        "journal",
-        "planned",
-        "snoozes",
-        "acted",
-        "begun",
-        "owner_workloads/coming",
-        "owner_workloads/workloads",
-    )
+    steps = (*BY_DAY, *COMING, "owner_workloads/workloads")
     rows = run_query(views, steps, window, filters, owners=[*owners], most=MOST)
     newest = rows["newest_hour"][0].as_py() if rows.num_rows else None
     states = {}
@@ -58,8 +51,7 @@ def read_coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     step, ruling, gate, why, next_at, notified_at, kept_until (UTC), gpus, usd_per_day, acts,
     at, says (an action that began after the plan was written is there with its result).
     """
-    steps = ("journal", "planned", "snoozes", "acted", "begun", "owner_workloads/coming")
-    return run_query(views, steps, None, filters, owners=[*owners])
+    return run_query(views, COMING, None, filters, owners=[*owners])
 
 
 def read_actions_taken(
