@@ -16,6 +16,7 @@ import msgspec
 from analyzers.queries import load_records
 from analyzers.waterfall import SavedAmount, SavingStage, SavingsWaterfall
 from fallow.models import Effort, Finding
+from fallow.money import sum_known
 from fallow.rows import Row
 
 Impact = Literal["high", "medium", "low"]
@@ -86,10 +87,9 @@ def _rank_finding(
 
 def add_amounts(amounts: Sequence[SavedAmount]) -> SavedAmount:
     """Return a sum of savings; dollars None = none has a price."""
-    dollars = [amount.usd for amount in amounts if amount.usd is not None]
     return SavedAmount(
         round(sum(amount.gpu_hours for amount in amounts), 6),
-        sum(dollars, Decimal(0)) if dollars else None,
+        sum_known(amount.usd for amount in amounts),
     )
 
 

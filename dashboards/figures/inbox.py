@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dashboards.detail_words import describe_details, describe_verb
 from dashboards.figures.query import ADVICE, Filters, run_query
+from fallow.money import sum_known
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -86,10 +87,9 @@ def choose_steps(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
 
 
 def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
-    usd = [row["usd"] for row in block if row["usd"] is not None]
     names = {row["workload"] for row in block}
     whole = block[0] | {
-        "usd": sum(usd, Decimal()) if usd else None,
+        "usd": sum_known(row["usd"] for row in block),
         "gpu_hours": sum(row["gpu_hours"] for row in block),
         "workloads": len(names),
     }
