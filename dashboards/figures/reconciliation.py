@@ -7,7 +7,7 @@
 Pages, reports and the command line show the same sentences, each with its own format of amounts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 
 import msgspec
@@ -122,7 +122,6 @@ def reconcile(
     priced = [step.usd for step in wasted if step.usd is not None]
     idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
-    by = _sum_by_analyzer([(s.analyzer, s.in_use_usd) for s in in_use])
     bounds = [s for s in waterfall_total.savings if s.at_most_gpu_hours]
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
@@ -134,11 +133,11 @@ def reconcile(
         saves_gpu_hours=stages.saveable_gpu_hours,
         saves_usd=saves,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
-        in_use_usd=sum(by.values(), Decimal()),
-        in_use_by=rank_by_dollars(by),
+        in_use_usd=sum((s.in_use_usd or Decimal() for s in in_use), Decimal()),
+        in_use_by=rank_by_dollars((s.analyzer, s.in_use_usd) for s in in_use),
         at_most_gpu_hours=stages.at_most_gpu_hours,
         at_most_usd=stages.at_most_usd,
-        at_most_by=rank_by_dollars(_sum_by_analyzer([(s.analyzer, s.at_most_usd) for s in bounds])),
+        at_most_by=rank_by_dollars((s.analyzer, s.at_most_usd) for s in bounds),
         idle_gpu_hours=idle,
         idle_claimed_gpu_hours=min(idle, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
@@ -149,16 +148,12 @@ def _sum_idle(waterfall_total: GpuHourWaterfall) -> float:
     return sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
 
 
-def rank_by_dollars(by: Mapping[str, Decimal]) -> tuple[str, ...]:
-    """Return names by their dollars, the most first."""
-    return tuple(sorted(by, key=lambda name: (-by[name], name)))
-
-
-def _sum_by_analyzer(amounts: Sequence[tuple[str, Decimal | None]]) -> dict[str, Decimal]:
+def rank_by_dollars(amounts: Iterable[tuple[str, Decimal | None]]) -> tuple[str, ...]:
+    """Return the names of amounts by the sum of their dollars, the most first."""
     by: dict[str, Decimal] = {}
-    for analyzer, usd in amounts:
-        by[analyzer] = by.get(analyzer, Decimal()) + (usd or Decimal())
-    return by
+    for name, usd in amounts:
+        by[name] = by.get(name, Decimal()) + (usd or Decimal())
+    return tuple(sorted(by, key=lambda name: (-by[name], name)))
 
 
 def _format_hours(gpu_hours: float) -> str:

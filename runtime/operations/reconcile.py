@@ -27,23 +27,18 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
         saves_usd=None if saved.usd is None else sum_bills(of_clusters) or Decimal(),
         in_use_gpu_hours=in_use.gpu_hours,
         in_use_usd=in_use.usd,
-        in_use_by=_rank_analyzers(waterfall, "in_use"),
+        in_use_by=rank_by_dollars(
+            (s.analyzer, s.in_use.usd) for s in waterfall.steps if s.in_use.gpu_hours
+        ),
         at_most_gpu_hours=at_most.gpu_hours,
         at_most_usd=at_most.usd,
-        at_most_by=_rank_analyzers(waterfall, "at_most"),
+        at_most_by=rank_by_dollars(
+            (s.analyzer, s.at_most.usd) for s in waterfall.steps if s.at_most.gpu_hours
+        ),
         idle_gpu_hours=waterfall.paid_in(["idle"]).gpu_hours,
         idle_claimed_gpu_hours=waterfall.saved_in(["idle"]).gpu_hours
         + waterfall.unadvised_gpu_hours,
     )
-
-
-def _rank_analyzers(waterfall: "SavingsWaterfall", amount: str) -> tuple[str, ...]:
-    by: dict[str, Decimal] = {}
-    for step in waterfall.steps:
-        part = getattr(step, amount)
-        if part.gpu_hours:
-            by[step.analyzer] = by.get(step.analyzer, Decimal()) + (part.usd or Decimal())
-    return rank_by_dollars(by)
 
 
 def format_lines(waterfall: "SavingsWaterfall") -> list[str]:
