@@ -407,8 +407,7 @@ def _leave_savings_of_others(warehouse: "Warehouse", analysis: Analysis) -> list
         return own
     others = [
         clip_finding(stored, analysis.window)
-        for stored in findings.read_latest(warehouse, analysis.window)
-        if stored.analyzer not in ran
+        for stored in findings.read_latest(warehouse, analysis.window, without=ran)
     ]
     claimed = {_get_owner(c) for f in others for a in f.recommendations for c in a.claims}
     if not owners & claimed:

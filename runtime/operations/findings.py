@@ -1,6 +1,6 @@
 """Convert findings to rows and documents: a row of `finding` has the whole printed document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -81,11 +81,18 @@ def read(views: Views, prefix: str) -> Finding:
     return msgspec.json.decode(stored["document"], type=Finding)
 
 
-def read_latest(views: Views, window: Window, cluster: str | None = None) -> list[Finding]:
-    """Return the findings of each analyzer's last run that touch a window."""
+def read_latest(
+    views: Views, window: Window, cluster: str | None = None, *, without: Collection[str] = ()
+) -> list[Finding]:
+    """Return the findings of each analyzer's last run, `without` some, that touch a window."""
     table = views.query(
         compose_query(IN_WINDOW, "runtime.operations.queries"),
-        {"since": window.start, "until": window.end, "cluster": cluster},
+        {
+            "since": window.start,
+            "until": window.end,
+            "cluster": cluster,
+            "without": sorted(without),
+        },
     )
     return [msgspec.json.decode(text, type=Finding) for text in table["document"].to_pylist()]
 
