@@ -70,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str | None = None
     model: str | None = None
     granted_gpu_hours: float | None = None
-    """The hours that the waterfall credits to it; None = it was not asked."""
+    """The hours that the waterfall credits to it; None = no waterfall had it."""
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
