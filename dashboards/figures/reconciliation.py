@@ -118,8 +118,6 @@ def reconcile(
     """
     if filters.pool is not None or filters.view != "loaded":
         return None
-    wasted = [step for step in waterfall_total.steps if step.state in WASTED]
-    priced = [step.usd for step in wasted if step.usd is not None]
     idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
     bounds = [s for s in waterfall_total.savings if s.at_most_gpu_hours]
@@ -128,12 +126,12 @@ def reconcile(
     )
     saves = stages.saveable_usd if stages.saveable else Decimal()
     return Reconciliation(
-        wasted_gpu_hours=sum(step.gpu_hours for step in wasted),
-        wasted_usd=None if waterfall_total.usd is None else sum(priced, Decimal()),
+        wasted_gpu_hours=sum(s.gpu_hours for s in waterfall_total.steps if s.state in WASTED),
+        wasted_usd=_sum_wasted(waterfall_total),
         saves_gpu_hours=stages.saveable_gpu_hours,
         saves_usd=saves,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
-        in_use_usd=sum((s.in_use_usd or Decimal() for s in in_use), Decimal()),
+        in_use_usd=money.sum_known(s.in_use_usd for s in in_use) or Decimal(),
         in_use_by=rank_by_dollars((s.analyzer, s.in_use_usd) for s in in_use),
         at_most_gpu_hours=stages.at_most_gpu_hours,
         at_most_usd=stages.at_most_usd,
@@ -142,6 +140,13 @@ def reconcile(
         idle_claimed_gpu_hours=min(idle, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
     )
+
+
+def _sum_wasted(waterfall_total: GpuHourWaterfall) -> Decimal | None:
+    if waterfall_total.usd is None:
+        return None
+    priced = [s.usd for s in waterfall_total.steps if s.state in WASTED and s.usd is not None]
+    return sum(priced, Decimal())
 
 
 def _sum_idle(waterfall_total: GpuHourWaterfall) -> float:
