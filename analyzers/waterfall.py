@@ -31,11 +31,9 @@ from analyzers.queries import load_records, load_sql
 from analyzers.waterfall_cells import (
     CENT_E8,
     HOUR_US,
-    MOST_US,
     CellGrant,
     LedgerCells,
     convert_to_us,
-    map_column,
 )
 from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.money import MICRO_HOURS
@@ -123,13 +121,6 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         """Return what these stages could free at most of hours in use; it is in no saving."""
         return self._sum_stages(self.grants.filter(self.grants["is_bound"]), only)
 
-    def of_cluster(self, cluster: str) -> "SavingsWaterfall":
-        """Return it with what is granted in one cluster only."""
-        of_grants = self.cells["cluster"].take(self.grants["cell"])
-        return msgspec.structs.replace(
-            self, grants=self.grants.filter(pc.equal(of_grants, cluster))
-        )
-
     @property
     def _savings(self) -> pa.Table:
         return self.grants.filter(pc.invert(self.grants["is_bound"]))
@@ -152,41 +143,11 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         priced = cells["priced"].to_numpy()
         return _build_amount(cells["gpu_us"].to_numpy(), cells["usd_e8"].to_numpy(), priced)
 
-    def remove_findings(self, findings: Collection[str]) -> "SavingsWaterfall":
-        """Return it without the savings of these findings; their idle hours stay in a finding.
-
-        The rest keeps its amounts: what an action has freed is not offered to another finding.
-        """
-        remaining = [n for n, stage in enumerate(self.steps) if stage.finding not in findings]
-        step = self.grants["step"].to_numpy()
-        stays = np.isin(step, remaining)
-        removed = self.grants.filter(pa.array(~stays))
-        cells = self.cells.take(removed["cell"])
-        amounts = pa.table({"cluster": cells["cluster"], "gpu_us": removed["gpu_us"]})
-        idle = amounts.filter(pc.equal(cells["state"], "idle")).group_by("cluster")
-        sums = idle.aggregate([("gpu_us", "sum")]).to_pydict()
-        unadvised = Counter(self.unadvised)
-        for cluster, gpu_us in zip(sums["cluster"], sums["gpu_us_sum"], strict=True):
-            unadvised[cluster] += gpu_us / HOUR_US
-        grants = self.grants.filter(pa.array(stays))
-        numbers = pa.array(np.searchsorted(remaining, step[stays]), grants["step"].type)
-        position = grants.schema.get_field_index("step")
-        return msgspec.structs.replace(
-            self,
-            steps=tuple(self.steps[n] for n in remaining),
-            grants=grants.set_column(position, "step", numbers),
-            unadvised=dict(unadvised),
-        )
-
-    def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
-        """Return gpu_hours and usd saved per value of the cells' columns `names`.
-
-        With `named` the values are those of `fallow spend`: unallocated hours belong to
-        `(platform)`.
-        """
+    def by(self, *names: str) -> list[dict[str, Any]]:
+        """Return gpu_hours and usd saved per value of the cells' columns `names`."""
         savings = self._savings
         rows = self.cells.take(savings["cell"])
-        keys = {name: map_column(rows, name) if named else rows[name] for name in names}
+        keys = {name: rows[name] for name in names}
         table = pa.table({**keys, "gpu_us": savings["gpu_us"], "usd_e8": savings["usd_e8"]})
         sums = table.group_by(list(names)).aggregate([("gpu_us", "sum"), ("usd_e8", "sum")])
         columns = sums.select([*names, "gpu_us_sum", "usd_e8_sum"]).to_pydict().values()
@@ -206,24 +167,22 @@ def build_waterfall(
     findings: Sequence[Finding],
     cluster: str | None = None,
     *,
-    settled: bool = False,
     before: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over the ledger's hours that the window touches.
 
-    `settled`: their claims are what an earlier waterfall granted (`clip_finding`). `before`: such
-    findings of other analyzers, which keep what they were granted and are no stages.
+    `before`: findings of other analyzers with what an earlier waterfall granted (`clip_finding`):
+    they keep it and are no stages.
     """
     parameters = {"since": window.start, "until": window.end, "cluster": cluster}
     cells = views.query(load_sql("waterfall_cells"), parameters)
-    return apportion_savings(cells, findings, settled=settled, before=before)
+    return apportion_savings(cells, findings, before=before)
 
 
 def apportion_savings(
     cells: pa.Table,
     findings: Sequence[Finding],
     *,
-    settled: bool = False,
     before: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
@@ -243,8 +202,8 @@ def apportion_savings(
     for finding in sorted(findings, key=_get_sort_key):
         if finding.analyzer != analyzer:
             analyzer = finding.analyzer
-            ledger.begin_turn(takes_hours=settled or analyzer in _read_hour_takers())
-        limit_us = MOST_US if settled else _get_limit_us(finding)
+            ledger.begin_turn(takes_hours=analyzer in _read_hour_takers())
+        limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue

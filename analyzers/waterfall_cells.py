@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from analyzers.arrays import Ints
 from analyzers.workload_rows import OWNER
-from fallow.models import PLATFORM, WASTED, Claim
+from fallow.models import WASTED, Claim
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000
@@ -189,22 +188,6 @@ def split_amount(have: Ints, amount: int) -> Ints:
     return (
         parts + _fill_cells(rest, have - parts) if rest >= 0 else parts - _fill_cells(-rest, parts)
     )
-
-
-def map_column(cells: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column of the cells under the names that `fallow spend` groups by."""
-    column = cells[name]
-    if name in ABSENT:
-        return pc.fill_null(column, ABSENT[name])
-    owned = pc.not_equal(cells["namespace"], "")
-    if name == "team":
-        column = pc.coalesce(column, cells["namespace"])
-    elif name == "workload":
-        parts = (cells["namespace"], cells["workload_kind"], cells["workload"])
-        column = pc.binary_join_element_wise(*parts, "/")
-    elif name != "namespace":
-        return column
-    return pc.if_else(owned, column, PLATFORM)
 
 
 def _fill_cells(amount: int, room: Ints) -> Ints:

@@ -8,15 +8,18 @@ Pages, reports and the command line show the same sentences, each with its own f
 """
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
 from dashboards.figures.query import Filters
-from dashboards.figures.savings import Stages
-from dashboards.figures.waterfall import GpuHourWaterfall
+from dashboards.figures.savings import Stages, read_stages
+from dashboards.figures.waterfall import GpuHourWaterfall, compute_waterfall
 from fallow import money
 from fallow.models import WASTED
+from fallow.protocols import Views
+from fallow.window import Window
 
 LEAST_USD = Decimal("0.005")
 """Dollars below which a part is noise of rounding."""
@@ -42,6 +45,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
     """Idle hours in findings, with or without advice; never more than all idle hours."""
     divided: bool = True
     """Whether every finding has its saving of hours in use; older findings do not."""
+    found_at: datetime | None = None
+    """When the newest of the stored findings were found, naive UTC."""
 
     @property
     def idle_without_finding_gpu_hours(self) -> float:
@@ -108,6 +113,14 @@ class Reconciliation(msgspec.Struct, frozen=True):
         )
 
 
+def read_reconciliation(views: Views, window: Window, filters: Filters) -> Reconciliation | None:
+    """Return how the savings of a window relate to its waste; None = nothing of it is analysed."""
+    stages = read_stages(views, window, filters)
+    if not stages.is_analyzed:
+        return None
+    return reconcile(compute_waterfall(views, window, filters), stages, filters)
+
+
 def reconcile(
     waterfall_total: GpuHourWaterfall, stages: Stages, filters: Filters
 ) -> Reconciliation | None:
@@ -124,12 +137,11 @@ def reconcile(
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
     )
-    saves = stages.saveable_usd if stages.saveable else Decimal()
     return Reconciliation(
         wasted_gpu_hours=sum(s.gpu_hours for s in waterfall_total.steps if s.state in WASTED),
         wasted_usd=_sum_wasted(waterfall_total),
         saves_gpu_hours=stages.saveable_gpu_hours,
-        saves_usd=saves,
+        saves_usd=stages.saveable_usd,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
         in_use_usd=money.sum_known(s.in_use_usd for s in in_use) or Decimal(),
         in_use_by=rank_by_dollars((s.analyzer, s.in_use_usd) for s in in_use),
@@ -139,6 +151,7 @@ def reconcile(
         idle_gpu_hours=idle,
         idle_claimed_gpu_hours=min(idle, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
+        found_at=max((s.found_at for s in waterfall_total.savings), default=None),
     )
 
 

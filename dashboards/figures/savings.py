@@ -7,19 +7,22 @@ never added up in the bill: cash (the bill falls), served (others ran there), re
 (paid in any case).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
+from dashboards.figures.query import ADVICE, Filters, run_query
 from dashboards.text import count
-from fallow.money import apportion
+from fallow.money import apportion, sum_bills, sum_known
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 500
+OWNER_KEYS = ("cluster", "namespace", "team", "workload")
+"""Names by which findings are known; of a pool, model, node or state they may cover a part."""
 KINDS = {
     "cash": "the bill fell",
     "served": "others ran there",
@@ -38,6 +41,7 @@ class Stages(msgspec.Struct, frozen=True):
     """Of the identified: the last analysis has it, and no action on it took effect."""
     saveable_gpu_hours: float
     saveable_usd: Decimal | None
+    """In cents, the sum of the clusters'; None = not analysed, or no part of it has a price."""
     cash_usd: Decimal | None
     """Of `saveable_usd`: the bill gets smaller by it."""
     commitment_usd: Decimal | None
@@ -56,39 +60,60 @@ class Stages(msgspec.Struct, frozen=True):
     verified_usd: Decimal | None
     waiting: int
     """Cases that wait for an approval."""
+    is_analyzed: bool
+    """Whether an analyzer ran over any part of the window."""
 
 
 def describe_saveable(stages: Stages) -> str:
     """Return how many findings could still save something, and how many were acted upon."""
+    if not stages.is_analyzed:
+        return "not analysed"
     acted = f"; {stages.acted:,} acted upon" if stages.acted else ""
     return f"{count(stages.saveable, 'finding')}{acted}"
 
 
 def describe_kinds(stages: Stages, usd: Callable[[Decimal], str]) -> str:
-    """Return how much of what could be saved is cash, the bound beside it, and of what findings.
+    """Return what could be saved by kinds of dollars, cash first, and the bound beside it.
 
-    `usd` formats dollars.
+    `usd` formats dollars. "" = nothing could be saved, or it has no price.
     """
-    parts = [
-        f"{usd(part)} {word}"
-        for part, word in ((stages.cash_usd, "cash"), (stages.commitment_usd, "committed"))
-        if part
-    ]
-    if stages.at_most_usd:
-        parts.append(f"at most {usd(stages.at_most_usd)} more in hours in use")
-    return "; ".join([*parts, describe_saveable(stages)])
+    if stages.saveable_usd is None or not (stages.saveable or stages.at_most_gpu_hours):
+        return ""
+    named = (stages.cash_usd, stages.commitment_usd)
+    others = stages.saveable_usd - (sum_known(named) or Decimal())
+    cash, capacity, commitment = apportion(
+        [stages.cash_usd, others, stages.commitment_usd], stages.saveable_usd
+    )
+    parts = [f"{usd(cash or Decimal())} in cash"]
+    parts += [f"{usd(capacity)} of GPUs that others can use"] if capacity else []
+    parts += [f"{usd(commitment)} of commitments that nobody uses"] if commitment else []
+    bound = stages.at_most_usd
+    more = f"; at most {usd(bound)} more in hours in use" if bound else ""
+    return f"{', '.join(parts)}{more}"
 
 
-def read_handled_findings(views: Views, cluster: str | None) -> list[str]:
-    """Return the ids of the findings whose action took effect and was not reversed."""
-    table = run_query(views, HANDLED, None, Filters(cluster=cluster))
-    return [str(finding) for finding in table["finding"].to_pylist()]
+def read_by_owner(
+    views: Views, window: Window, filters: Filters, by: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what could be saved by names of owners: gpu_hours, usd.
+
+    `by`: of `OWNER_KEYS`, in this order in the rows. They sum to `read_stages`. A workload that the
+    platform owns is `(platform)`.
+    """
+    table = run_query(views, (*ADVICE, "savings/by_owner"), window, filters, by=[*by])
+    rows: list[dict[str, Any]] = table.select([*by, "gpu_hours", "usd"]).to_pylist()
+    return rows
 
 
 def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     """Return how far the findings of the window progressed."""
     steps = (*ADVICE, "savings/cases", "savings/stages")
-    return Stages(**run_query(views, steps, window, filters).to_pylist()[0])
+    row = run_query(views, steps, window, filters).to_pylist()[0]
+    none = Decimal() if row["is_analyzed"] else None
+    row["saveable_usd"] = sum_bills(row["saveable_usd"]) if row["saveable"] else none
+    if row["saveable_usd"] is not None:
+        row |= {name: row[name] or Decimal() for name in ("cash_usd", "commitment_usd")}
+    return Stages(**row)
 
 
 def read_cases(views: Views, window: Window, filters: Filters) -> pa.Table:

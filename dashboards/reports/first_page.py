@@ -139,16 +139,16 @@ def build_figures(
         ),
         build(
             "Cash",
-            stages.cash_usd or Decimal(),
-            (judged.cash_usd or Decimal()) if judged else None,
+            stages.cash_usd,
+            judged.cash_usd if judged else None,
             "the bill falls by it",
             "good",
         ),
         build(
             "Could be saved",
-            stages.saveable_usd if stages.saveable else Decimal(),
+            stages.saveable_usd,
             saveable,
-            savings.describe_kinds(stages, format_usd),
+            describe_savings(stages),
             "warn",
         ),
         build(
@@ -159,6 +159,12 @@ def build_figures(
             "good",
         ),
     )
+
+
+def describe_savings(stages: savings.Stages) -> str:
+    """Return what stands beside the dollars that could be saved: their kinds, and the findings."""
+    kinds = savings.describe_kinds(stages, format_usd)
+    return "; ".join(filter(None, (kinds, savings.describe_saveable(stages))))
 
 
 def describe_change(now: Decimal | None, before: Decimal | None, why: str = "") -> str:

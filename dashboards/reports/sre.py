@@ -3,10 +3,11 @@
 from decimal import Decimal
 from typing import Any
 
-from dashboards.figures import data_health, fleet, health, savings, spend, waterfall
+from dashboards.figures import data_health, fleet, health, spend, waterfall
 from dashboards.reports import (
     amounts,
     common_sections,
+    first_page,
     report_figures,
     report_request,
     summary,
@@ -120,8 +121,8 @@ def document(request: ReportRequest) -> ReportDocument:
             HeadlineFigure("Free now", _format_pace(state, "free"), _format_some(state, "free")),
             HeadlineFigure(
                 "Could be saved",
-                format_usd(stages.saveable_usd if stages.saveable else Decimal()),
-                savings.describe_kinds(stages, format_usd),
+                format_usd(stages.saveable_usd),
+                first_page.describe_savings(stages),
                 "warn",
             ),
             HeadlineFigure(

@@ -1,12 +1,12 @@
 """Build a team's report: its statement, its idle part, its workloads, and what to do."""
 
-from decimal import Decimal
 from typing import Any
 
-from dashboards.figures import chargeback, inbox, savings
+from dashboards.figures import chargeback, inbox
 from dashboards.reports import (
     amounts,
     common_sections,
+    first_page,
     report_figures,
     report_request,
     summary,
@@ -89,8 +89,8 @@ def document(request: ReportRequest) -> ReportDocument:
             ),
             HeadlineFigure(
                 "Could be saved",
-                format_usd(stages.saveable_usd if stages.saveable else Decimal()),
-                savings.describe_kinds(stages, format_usd),
+                format_usd(stages.saveable_usd),
+                first_page.describe_savings(stages),
                 "warn",
             ),
         ),

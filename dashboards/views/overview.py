@@ -81,14 +81,14 @@ def show_headline(request: PageRequest) -> None:
         compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
         _build_saved_figure(
             "Cash",
-            stages_reached.cash_usd or Decimal(),
+            stages_reached.cash_usd,
             "the bill falls by it",
-            (stages_before.cash_usd or Decimal()) if stages_before else None,
+            stages_before.cash_usd if stages_before else None,
             why,
         ),
         _build_saved_figure(
             "Could be saved",
-            stages_reached.saveable_usd if stages_reached.saveable else Decimal(),
+            stages_reached.saveable_usd,
             savings.describe_saveable(stages_reached),
             stages_before.saveable_usd if stages_before else None,
             why,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dashboards.figures.savings import read_handled_findings
 from dashboards.waste_report import PlantedScore
 from fallow import money
 from fallow.models import Finding
@@ -156,7 +155,6 @@ def _run_path(  # noqa: PLR0917  (one caller)
         if backtests is not None:
             store_actions(warehouse, settings, window, backtests.result(), own_findings)
         incidents.result()
-        left = analysis.waterfall.remove_findings(read_handled_findings(warehouse, CLUSTER))
         return build_story(
             warehouse,
             window,
@@ -169,7 +167,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
             ],
             failures=failures,
             planted=planted.result(),
-            savings=reconcile.describe_kinds(left, CLUSTER),
+            savings=reconcile.describe_savings(warehouse, window, CLUSTER),
             notes=[describe_small_clusters(analysis.findings)] if has_small else (),
         )
 

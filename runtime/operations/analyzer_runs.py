@@ -14,9 +14,9 @@ from analyzers.overlaps import remove_overlaps
 from analyzers.query_cache import CachedViews
 from analyzers.ranking import rank_findings
 from analyzers.services.vetoes import apply_vetoes
+from analyzers.teams import add_teams
 from analyzers.waterfall import add_savings, build_waterfall, clip_finding
 from collectors.doctor import CheckRow
-from dashboards.figures.savings import read_handled_findings
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
 from fallow.models import Claim, Finding
@@ -218,7 +218,7 @@ def run_analyzers(
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     all_findings = apply_vetoes(
-        add_recommendations(remove_overlaps(all_findings)),
+        add_recommendations(remove_overlaps(add_teams(views, window, all_findings))),
         _collect_vetoes(views, window, [*analyzers.values(), *guards]),
     )
     waterfall = build_waterfall(views, window, all_findings, cluster)
@@ -417,23 +417,6 @@ def _leave_savings_of_others(warehouse: "Warehouse", analysis: Analysis) -> list
 
 def _get_owner(claim: Claim) -> tuple[str, str | None, str | None, str | None]:
     return claim.cluster, claim.namespace, claim.workload_kind, claim.workload
-
-
-def read_waterfall(
-    views: Views, window: Window, cluster: str | None = None
-) -> "tuple[SavingsWaterfall, datetime] | None":
-    """Return the waterfall of the stored findings over a window, and the time of the findings.
-
-    Of each analyzer, the last run's findings count; a finding claims the part of its hours that is
-    in the window, and saves nothing once an action on it took effect. None = no finding is stored.
-    """
-    stored = findings.read_latest(views, window, cluster)
-    if not stored:
-        return None
-    when = max(f.window.end for f in stored)
-    clipped = [clip_finding(f, window) for f in stored]
-    waterfall = build_waterfall(views, window, clipped, cluster, settled=True)
-    return waterfall.remove_findings(read_handled_findings(views, cluster)), when
 
 
 def _load_analyzer(settings: Settings, name: str) -> Analyzer:

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dashboards.figures import reconciliation, savings
+from dashboards.figures.query import Filters
+from dashboards.figures.reconciliation import Reconciliation
 from fallow import money
 from fallow.errors import WarehouseError
 from fallow.models import CLUSTER_SCOPED
 from fallow.window import Window
-from runtime.operations import analyzer_runs, reconcile, windows
+from runtime.operations import reconcile, windows
 from warehouse import audit_results, audits, restatements, verification
 from warehouse.spend import read_spend
 from warehouse.stages.audit_stage import run_audits_stage
 
 if TYPE_CHECKING:
-    from analyzers.waterfall import SavingsWaterfall
     from warehouse.coverage import WindowCoverage
     from warehouse.lake import Warehouse
 
 
-StoredWaterfall = tuple["SavingsWaterfall", datetime]
+OWNER_KEYS = frozenset(savings.OWNER_KEYS)
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
 USD_COLUMNS = ("usd", "idle_usd", "saves_usd")
@@ -62,8 +64,9 @@ def read_total_spend(
 
     `busy_pct`: hours with work, over allocated hours with known use; `effective_pct`: effective
     utilisation of `measured_gpu_hours`; null = not measured. `saves_gpu_hours` and `saves_usd` are
-    what the stored findings would save; null where no finding is stored, or where the dollars are
-    not the fully loaded ones in which savings are counted. By workload, namespace,
+    what the stored findings would save; null where nothing is analysed, by what findings are not
+    known by (model, pool, node, state), or where the dollars are not the fully loaded ones in which
+    savings are counted. By workload, namespace,
     pool or node the rows of several clusters have their `cluster` too: equal names are different.
     """
     settings = warehouse.settings
@@ -89,6 +92,9 @@ def read_total_spend(
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
+    def read_savings(keys: Sequence[str]) -> list[dict[str, Any]]:
+        return savings.read_by_owner(warehouse, chosen, Filters(cluster=cluster), keys)
+
     keys = [*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by
     rows = read(keys)
     bills = _sum_clusters(rows) if "cluster" in keys else read(["cluster"])
@@ -98,22 +104,23 @@ def read_total_spend(
         *filter(None, [audits.format_banner(audit_results.read_failures(warehouse, chosen))]),
         *restatements.write_notes(warehouse, chosen, cluster),
     ]
-    saved = None
+    sums = None
     if view == "loaded" and not share_unallocated:
-        saved = analyzer_runs.read_waterfall(warehouse, chosen, cluster)
-        notes.append(_write_savings_note(saved))
-        if saved is not None:
-            notes += reconcile.format_lines(saved[0])
-    _add_savings(bills, ["cluster"], saved)
-    _add_savings(rows, by, saved)
+        sums = reconciliation.read_reconciliation(warehouse, chosen, Filters(cluster=cluster))
+        notes += _write_savings_notes(sums, by)
+    is_known = sums is not None and OWNER_KEYS.issuperset(by)
+    _add_savings(bills, ["cluster"], read_savings(["cluster"]) if is_known else None)
+    _add_savings(rows, by, read_savings(by) if is_known else None)
     round_usd(rows, bills)
     total = _sum_rows(rows, by)
     if not rows:
         return SpendTable(chosen, rows, total, notes, span.coverage)
+    if sums is not None:
+        total |= {"saves_gpu_hours": sums.saves_gpu_hours, "saves_usd": sums.saves_usd}
     notes += _write_unmeasured_notes(total)
     visible_rows = [_add_use(row, by) for row in rows]
-    sums = None if saved is None else reconcile.document(saved[0])
-    return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, sums)
+    body = None if sums is None else reconcile.document(sums)
+    return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, body)
 
 
 def _sum_clusters(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -140,24 +147,39 @@ def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]
     return list(by)
 
 
-def _write_savings_note(saved: "StoredWaterfall | None") -> str:
-    if saved is None:
-        return "savings are not shown: no finding is stored (fallow analyze finds and stores them)"
-    return f"savings are those of the findings stored until {saved[1]:%Y-%m-%d %H:%M} UTC"
+def _write_savings_notes(sums: Reconciliation | None, by: Sequence[str]) -> list[str]:
+    if sums is None:
+        return [
+            "savings are not shown: no finding is stored (fallow analyze finds and stores them)"
+        ]
+    finer = " and ".join(name for name in by if name not in OWNER_KEYS)
+    notes = []
+    if sums.found_at is not None:
+        until = f"{sums.found_at:%Y-%m-%d %H:%M} UTC"
+        notes.append(f"savings are those of the findings stored until {until}")
+    if finer:
+        notes.append(f"savings by {finer} are not known: a finding is about its owner's GPUs")
+    return [*notes, *reconcile.format_lines(sums)]
 
 
 def _add_savings(
-    rows: list[dict[str, Any]], by: Sequence[str], saved: "StoredWaterfall | None"
+    rows: list[dict[str, Any]], by: Sequence[str], saved: Sequence[Mapping[str, Any]] | None
 ) -> None:
-    """Add to each row what the stored findings would save of it."""
-    sums = {}
-    if saved is not None:
-        sums = {tuple(r[n] for n in by): r for r in saved[0].by(*by, named=True)}
+    """Add to each row what the stored findings would save of it; None = not known.
+
+    An owner that paid for nothing, such as a quota's object, gets a row.
+    """
+    parts = {tuple(part[name] for name in by): part for part in saved or ()}
     for row in rows:
-        part = sums.get(tuple(row[n] for n in by))
+        part = parts.pop(tuple(row[name] for name in by), None)
         none = None if saved is None else 0.0
         row["saves_gpu_hours"] = part["gpu_hours"] if part else none
-        row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal(0))
+        row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal())
+    unpaid = {name: Decimal() if name in USD_COLUMNS else 0.0 for row in rows[:1] for name in row}
+    for part in (part for part in parts.values() if part["gpu_hours"]):
+        names = {name: part[name] for name in by}
+        savings_only = {"saves_gpu_hours": part["gpu_hours"], "saves_usd": part["usd"]}
+        rows.append({**unpaid, "price_as_of": None, **names, **savings_only})
 
 
 def round_usd(rows: list[dict[str, Any]], bills: Sequence[Mapping[str, Any]]) -> None:

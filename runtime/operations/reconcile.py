@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dashboards.figures import savings
+from dashboards.figures.query import Filters
 from dashboards.figures.reconciliation import Reconciliation, rank_by_dollars
 from dashboards.waste_report import format_money
 from fallow.models import WASTED
-from fallow.money import apportion, sum_bills
+from fallow.money import sum_bills
+from fallow.protocols import Views
+from fallow.window import Window
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
@@ -41,40 +45,22 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     )
 
 
-def format_lines(waterfall: "SavingsWaterfall") -> list[str]:
+def format_lines(sums: "Reconciliation") -> list[str]:
     """Return its sentences, without empty ones."""
-    sums = compute_reconciliation(waterfall)
     return [line for line in (sums.idle(), sums.savings(format_money)) if line]
 
 
-def describe_kinds(waterfall: "SavingsWaterfall", cluster: str) -> str:
-    """Return what could be saved together, cash first, with the bound beside it; "" = nothing."""
-    own = waterfall.of_cluster(cluster)
-    whole, bound = own.saved(), own.bounded()
-    if whole.usd is None or not (whole.gpu_hours or bound.gpu_hours):
-        return ""
-    kinds = {
-        "cash": "in cash",
-        "capacity": "of GPUs that others can use",
-        "commitment": "of commitments that nobody uses",
-    }
-    dollars = apportion([own.saved(saving=name).usd for name in kinds])
-    parts = [
-        f"{format_money(usd)} {words}"
-        for usd, words in zip(dollars, kinds.values(), strict=True)
-        if usd or words == "in cash"
-    ]
-    text = f"Could be saved: {', '.join(parts)}"
-    return text + (
-        f"; at most {format_money(bound.usd)} more in hours in use" if bound.gpu_hours else ""
-    )
+def describe_savings(views: Views, window: Window, cluster: str) -> str:
+    """Return what stored findings of a cluster would save, cash first; "" = nothing."""
+    stages = savings.read_stages(views, window, Filters(cluster=cluster))
+    kinds = savings.describe_kinds(stages, format_money)
+    return kinds and f"Could be saved: {kinds}"
 
 
-def document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
+def document(sums: "Reconciliation") -> dict[str, Any]:
     """Return it for JSON; the parts of the savings and of the idle hours add up."""
-    sums = compute_reconciliation(waterfall)
     body = msgspec.structs.asdict(sums)
-    fields = {name: value for name, value in body.items() if name != "divided"}
+    fields = {name: value for name, value in body.items() if name not in ("divided", "found_at")}
     idle = sums.idle_without_finding_gpu_hours
     return {**fields, "of_waste_usd": sums.of_waste_usd, "idle_without_finding_gpu_hours": idle}
 

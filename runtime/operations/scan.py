@@ -88,6 +88,7 @@ def _run_scan(
             summarise=False,
             at_once=analyzer_runs.PARALLEL_ANALYZERS,
         )
+        analyzer_runs.store_findings(warehouse, analysis, analysis.runs)
         return build_story(
             warehouse,
             data_window,
@@ -95,7 +96,7 @@ def _run_scan(
             findings=[f for f in analysis.findings if f.analyzer == IDLE],
             others=[row for row in analysis.ranked if row.finding.analyzer != IDLE],
             failures=failures,
-            savings=reconcile.describe_kinds(analysis.waterfall, settings.cluster),
+            savings=reconcile.describe_savings(warehouse, data_window, settings.cluster),
             notes=[
                 *analysis.notes,
                 *_describe_thinning(collector, settings.prometheus.step),

@@ -91,7 +91,9 @@ def render_analysis(
             )
             parts.append((f"{title} ({counted})", top_rows))
     parts.append(("what they save together", build_waterfall_rows(waterfall)))
-    stands = "".join(f"\n{line}" for line in reconcile.format_lines(waterfall))
+    stands = "".join(
+        f"\n{line}" for line in reconcile.format_lines(reconcile.compute_reconciliation(waterfall))
+    )
     text = render_tables(parts, output, "findings")
     return f"{text}{stands}\n" if stands else text
 

@@ -66,12 +66,12 @@ def keep(lake: Warehouse, analyzer: str, result: Result, at: datetime, reason: s
 def counts(lake: Warehouse) -> set[int]:
     """Return how many findings pages, reports and `fallow spend` count."""
     made = waterfall.compute_waterfall(lake, small.WINDOW, ALL)
-    saved = analyzer_runs.read_waterfall(lake, small.WINDOW)
     return {
         len(analyzer_findings.list_findings(lake, small.WINDOW, ALL, "idle")),
         inbox.list_inbox(lake, small.WINDOW, ALL).num_rows,
         sum(row.findings for row in made.savings),
-        len(saved[0].steps) if saved else 0,
+        savings.read_stages(lake, small.WINDOW, ALL).saveable,
+        len(savings.read_by_owner(lake, small.WINDOW, ALL, ["workload"])),
         len(findings.read_latest(lake, small.WINDOW)),
     }
 

@@ -229,7 +229,10 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     assert three(made["Could be saved"][0]) == inbox["Would save"][0]
     *rows, total = cells(text, "Findings by dollars over disruption")
     # Two findings of one job are one row, as on the page.
-    assert made["Could be saved"][1] == "at most $1.25 more in hours in use; 1 finding"
+    assert made["Could be saved"][1] == (
+        f"$0.00 in cash, {made['Could be saved'][0]} of GPUs that others can use; "
+        "at most $1.25 more in hours in use; 1 finding"
+    )
     assert inbox["Findings"] == ("2", "1 workload; 1 save")
     assert [row["findings"] for row in rows] == ["2"]
     assert three(total["saves"]) == inbox["Would save"][0]
@@ -323,7 +326,7 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
         stages = savings.read_stages(warehouse, small.WINDOW, Filters())
         warehouse.ingest([journal(*events, *[("reversed", {"by": "ann"})] * reversal)])
     assert stages.saveable_usd is not None
-    left = stages.saveable_usd if reversal else stages.saveable_usd - saves_idle(settings)
+    left = stages.saveable_usd if reversal else Decimal()
 
     made = metrics(draw("overview", settings, window="3d"))["Could be saved"]
     listed = metrics(draw("findings", settings, window="3d"))
@@ -349,17 +352,6 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
     assert sums.saves_usd == left
     assert sums.idle_claimed_gpu_hours == IDLE_HOURS + VETOED_HOURS
     assert three(figures(text)["Could be saved"][0]) == made[0]
-
-
-def saves_idle(settings: Settings) -> Decimal:
-    """Return the dollars that the idle finding would save."""
-    with Warehouse.open(settings) as warehouse:
-        (usd,) = warehouse.query(
-            "SELECT (document ->> '$.recommendations[0].marginal_usd')::DECIMAL(18, 6) AS usd "
-            "FROM finding WHERE analyzer = 'idle' AND verdict = 'wasteful'",
-            {},
-        )["usd"].to_pylist()
-    return Decimal(usd)
 
 
 def test_the_total_below_all_teams_is_the_bill(

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from analyzers.query_cache import cache_query
+from dashboards.figures import savings
+from dashboards.figures.query import Filters
 from fallow import plugins
 from fallow.errors import UsageError
 from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
@@ -233,15 +235,12 @@ def test_what_is_withheld_is_summed_by_reason(warehouse: Warehouse) -> None:
 
 
 def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) -> None:
-    assert analyzer_runs.read_waterfall(warehouse, WINDOW) is None
+    assert not savings.read_stages(warehouse, WINDOW, Filters()).is_analyzed
     pipeline.analyze(warehouse, WINDOW, {"theirs": Found(), "refusing": Refusing()})
     half = Window(START, START + timedelta(hours=1))
-    result = analyzer_runs.read_waterfall(warehouse, half)
-    assert result is not None
-    assert result[0].by("team", "state", named=True) == [
-        {"team": "(platform)", "state": "free", "gpu_hours": 1.0, "usd": Decimal(4)}
-    ]
-    assert analyzer_runs.read_waterfall(warehouse, WINDOW, "elsewhere") is None
+    rows = savings.read_by_owner(warehouse, half, Filters(), ["team"])
+    assert rows == [{"team": "(platform)", "gpu_hours": 1.0, "usd": Decimal(4)}]
+    assert savings.read_by_owner(warehouse, WINDOW, Filters(cluster="elsewhere"), ["team"]) == []
 
 
 def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(

@@ -1,12 +1,21 @@
 -- Identified, approved, acted, verified: each stage is part of the one before it. Saveable: the
--- last analysis has it, and no action took effect. Beside both stands the bound of hours in use.
+-- last analysis has it, and no action took effect; its dollars are a list: those of each cluster.
+-- Beside both stands the bound of hours in use.
 SELECT
     count(*) FILTER (WHERE gpu_hours > 0 OR acted_at IS NOT null) AS identified,
     coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
     sum(usd) AS identified_usd,
     count(*) FILTER (WHERE is_saveable AND gpu_hours > 0) AS saveable,
     coalesce(sum(gpu_hours) FILTER (WHERE is_saveable), 0) AS saveable_gpu_hours,
-    sum(usd) FILTER (WHERE is_saveable) AS saveable_usd,
+    (
+        SELECT coalesce(list(of_cluster.usd), [])
+        FROM (
+            SELECT sum(usd) AS usd
+            FROM cases
+            WHERE is_saveable
+            GROUP BY cluster
+        ) AS of_cluster
+    ) AS saveable_usd,
     sum(cash_usd) FILTER (WHERE is_saveable) AS cash_usd,
     sum(commitment_usd) FILTER (WHERE is_saveable) AS commitment_usd,
     coalesce(sum(at_most_gpu_hours) FILTER (WHERE is_saveable), 0) AS at_most_gpu_hours,
@@ -22,5 +31,14 @@ SELECT
     count(verified_gpu_hours) AS verified,
     coalesce(sum(verified_gpu_hours), 0) AS verified_gpu_hours,
     sum(verified_usd) AS verified_usd,
-    count(*) FILTER (WHERE stage = 'requested') AS waiting
+    count(*) FILTER (WHERE stage = 'requested') AS waiting,
+    EXISTS (SELECT 1 FROM parsed_findings) OR EXISTS (
+        SELECT 1
+        FROM plugin_run
+        WHERE
+            kind = 'analyzer'
+            AND result = 'done'
+            AND start < $until::TIMESTAMP
+            AND "end" > $since::TIMESTAMP
+    ) AS is_analyzed
 FROM cases

@@ -396,53 +396,6 @@ def test_findings_of_one_analyzer_are_of_other_hours_and_add_up(views: Memory) -
     assert [step.at_most.gpu_hours for step in fallen.steps] == [5.0, 4.0, 1.0]
 
 
-@for_all(
-    claimed=st.lists(
-        st.tuples(
-            st.sampled_from(["idle", "free", "low", "productive"]),
-            st.floats(0.1, 20),
-            st.sampled_from(["idle", "pools", "scaling", "sizing", "spot"]),
-            st.sampled_from(["cash", "capacity"]),
-        ),
-        min_size=1,
-        max_size=8,
-    )
-)
-def test_stored_findings_save_in_a_longer_window_what_their_analysis_granted(
-    claimed: list[tuple[Any, float, str, Any]],
-) -> None:
-    row: dict[str, Any] = {"cluster": "c", "namespace": "ns", "workload_kind": "Job"}
-    row |= {"workload": "w", "team": "red", "pool": "p", "node": "n", "model": "H100"}
-    row |= {"priced": True}
-    cells: list[dict[str, Any]] = [
-        {**row, "state": state, "gpu_us": 10 * HOUR_US, "usd_e8": 40 * CENT_E8} for state in STATES
-    ]
-    found = [
-        finding(
-            analyzer=analyzer,
-            number=number,
-            gpu_hours=hours,
-            recommendations=(
-                Recommendation(
-                    "do", "it", "so", True, saving=saving, claims=(claim(hours, state=state),)
-                ),
-            ),
-        )
-        for number, (state, hours, analyzer, saving) in enumerate(claimed)
-    ]
-    first = apportion_savings(pa.Table.from_pylist(cells), found)
-    stored = add_savings(found, first)
-    longer = [c | {"gpu_us": 3 * c["gpu_us"], "usd_e8": 3 * c["usd_e8"]} for c in cells]
-    month = Window(DAY.start - timedelta(days=30), DAY.end)
-    clipped = [clip_finding(each, month) for each in stored]
-    again = apportion_savings(pa.Table.from_pylist(longer), clipped, settled=True)
-    for before, after in zip(first.steps, again.steps, strict=True):
-        for name in ("marginal", "at_most"):
-            one, other = getattr(before, name), getattr(after, name)
-            assert other.gpu_hours == pytest.approx(one.gpu_hours, abs=1e-5)
-            assert float(other.usd) == pytest.approx(float(one.usd), abs=1e-4)
-
-
 def test_idle_hours_of_a_finding_without_advice_are_in_a_finding_and_save_nothing(
     views: Memory,
 ) -> None:
