@@ -201,6 +201,14 @@ def _show_warnings(request: PageRequest) -> None:
     ]
     for line in [] if is_demo_home(request.settings.home) else late:  # a demo has its own banner
         st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
+    history = request.settings.prometheus
+    if history.url and history.backfill:
+        cluster = request.settings.cluster
+        unread = data.query(coverage.describe_unread_history, cluster, history.history)
+        if unread is not None:
+            st.info(
+                f"Cluster {page.escape(cluster, 40)}: {unread}.", icon=":material/hourglass_top:"
+            )
     for run in data.query(analysis_runs.read_faults)[:MOST_STALE]:
         st.warning(
             page.escape(analysis_runs.read_fault(run), MOST_BANNER), icon=":material/extension_off:"

@@ -209,6 +209,9 @@ def show_no_findings(
 ) -> None:
     """Show why there is no finding of these analyzers (none = any): none found, or not judged."""
     absence = data.query(analysis_runs.explain_absence, request.window, tuple(analyzers))
+    if request.coverage.hours_with_data < request.coverage.hours:
+        # Of hours without data nothing is known.
+        missing = f"{missing.removesuffix('.')}: {request.coverage.spoken}."
     if not absence.why:
         show_nothing(missing, then)
         return

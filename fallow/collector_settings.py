@@ -16,6 +16,10 @@ class PrometheusSettings(SettingsGroup):
     url: str = Field("", description="base URL, without /api/v1")
     step: Duration = Field(timedelta(seconds=60), description="resolution of range queries")
     chunk: Duration = Field(timedelta(hours=6), description="longest range of one query")
+    backfill: bool = Field(True, description="fallow up reads history by itself, newest first")
+    history: Duration = Field(
+        timedelta(days=30), le=timedelta(days=400), description="how much of it"
+    )
     timeout: Duration = Field(timedelta(seconds=60), description="of one query")
     retries: int = Field(4, ge=0, description="of one query, with exponential back-off")
     query_budget: int = Field(20_000, ge=1, description="most queries in one run")

@@ -75,6 +75,10 @@ class SourceError(FallowError):
     """Report a source whose answer cannot be used."""
 
 
+class NoSeriesError(SourceError):
+    """Report a source that has nothing of what was asked."""
+
+
 class AuthError(SourceError):
     """Report a source that refused our credentials."""
 

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pyarrow as pa
 
 from fallow.errors import UsageError
 from fallow.protocols import Views
+from fallow.tables import Batch, get_schema
 from fallow.window import (
     Window,
     format_duration,
@@ -24,6 +26,7 @@ STALE = 3
 """Intervals after which data are stale. One late scrape must not make them stale."""
 
 
+_HISTORY = "history of cluster "
 MOST_NODES = 5
 """Nodes with unseen GPUs that one line names."""
 
@@ -113,6 +116,24 @@ def name_stale(
         for age in ages
         if age.stale(now, every)
     ]
+
+
+def build_history_mark(cluster: str, since: datetime, now: datetime) -> Batch:
+    """Return the `cursor` row that says: a cluster's history from `since` to `now` is read."""
+    source = f"{_HISTORY}{cluster} since {since:%Y-%m-%dT%H:%MZ}"
+    row = {"source": [source], "done_until": [now.replace(tzinfo=None)]}
+    return Batch("cursor", pa.table(row, get_schema("cursor")))
+
+
+def describe_unread_history(views: Views, cluster: str, wanted: timedelta) -> str | None:
+    """Say that a cluster's history is not read yet, and what reads it; None = it is."""
+    row = views.query(load_step("coverage/history"), {"cluster": cluster}).to_pylist()[0]
+    if row["is_read"] or row["first"] is None:
+        return None
+    return (
+        f"hours before {row['first']:%Y-%m-%d %H:%M} UTC are not read yet: fallow up reads "
+        f"{format_duration(wanted.total_seconds())} of its Prometheus, newest first"
+    )
 
 
 def describe_unseen_gpus(

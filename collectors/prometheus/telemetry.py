@@ -27,7 +27,7 @@ from collectors.prometheus.grid import read_thinned
 from collectors.prometheus.raw import build_selector, read_samples
 from collectors.prometheus.remote_read import RemoteReader
 from collectors.series import find_node, list_labels_of, measure_of, read_metrics
-from fallow.errors import AuthError, SourceError
+from fallow.errors import AuthError, NoSeriesError, SourceError
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -110,7 +110,7 @@ class Telemetry:
         """Return the metric names the server has in a window, by the column they fill.
 
         Raises:
-            SourceError: it has none.
+            NoSeriesError: it has none.
         """
         names_present = [
             n for n in list_metric_names(self._client, window) if measure_of(n) is not None
@@ -121,7 +121,7 @@ class Telemetry:
             if measure is not None and (not self._only or measure.column in self._only):
                 groups.setdefault(f"{measure.table}.{measure.column}", []).append(name)
         if not groups:
-            raise SourceError(
+            raise NoSeriesError(
                 f"{self._client.url} has no GPU series between {window.start:%Y-%m-%d %H:%M} and "
                 f"{window.end:%Y-%m-%d %H:%M} UTC",
                 hint="does it scrape dcgm-exporter, HAMi, AMD's or Ascend's exporter? "

@@ -100,13 +100,21 @@ def up(
             metavar="N/COUNT", help="collect one part of the targets: 2/8 = the second of eight"
         ),
     ] = None,
+    backfill: Annotated[
+        bool, typer.Option("--backfill/--no-backfill", help="read the Prometheus's history too")
+    ] = True,
 ) -> None:
     """Run the service: collect, account, analyze, act, maintain and show, until SIGTERM."""
     log_uncaught()
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}
-    settings = run.own_settings("fallow up", service__listen=listen, service__shard=shard)
+    settings = run.own_settings(
+        "fallow up",
+        service__listen=listen,
+        service__shard=shard,
+        prometheus__backfill=None if backfill else False,
+    )
     stop = threading.Event()
     with limit_stop(stop, settings.service.stop_within.total_seconds() + CLOSING_S):
         hanging = serve(settings, stop, roles=role or (), environ=environ)

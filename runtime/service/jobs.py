@@ -26,6 +26,7 @@ from runtime.operations.pending import build_reader
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.prices import read_aws_rates, read_configured_rates
 from runtime.operations.requests import verify_journal
+from runtime.service.history import HistoryFill
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import PARTS, Lane, ServiceJob, ServiceRole
 from runtime.service.sources import SourceRead, Sources, wait_for
@@ -53,6 +54,8 @@ STALLED = "stalled"
 """The analyzer that runs after each collection too."""
 STALL_RECENT = timedelta(minutes=5)
 """A stall continues if its devices had samples this recently; scrapes are two minutes apart."""
+PAST = "prometheus"
+"""The collector whose source has history."""
 INVENTORY = frozenset({"kubernetes"})
 """Collectors that poll the inventory, on a slower schedule than telemetry."""
 FIRST_TURN_S = 30.0
@@ -104,6 +107,19 @@ class ServiceLoop:
             queue=queue,
             since=since or {},
         )
+        self._history: HistoryFill | None = None
+        if PAST in collectors and settings.prometheus.backfill:
+            self._history = HistoryFill(
+                warehouse,
+                settings,
+                self.sources,
+                end=(since or {}).get(PAST, clock()),
+                account=partial(self.sources.write, self.account),
+                analyze=self._analyze_history,
+                analyzed=ANALYSIS_WINDOW,
+                clock=clock,
+                stop=stop or threading.Event(),
+            )
         self._first_turn_s = first_turn_s
         self._waited: set[str] = set()
         """Jobs that waited for sources once."""
@@ -126,12 +142,19 @@ class ServiceLoop:
         )
         source, collector = Lane.source, ServiceRole.collector
         watch = [ServiceJob("watch", every.collect_every, self.watch, collector, source)]
+        fill = self._history
+        past = (
+            [ServiceJob("history", every.rollup_every, fill.start, collector, source)]
+            if fill
+            else []
+        )
         judged = STALLED in self.analyzers
         stalled = [ServiceJob("stalled", every.collect_every, self.stalled, ServiceRole.analyzer)]
         every_job = [
             ServiceJob("inventory", every.inventory_every, self.inventory, collector, source),
             *(watch if select_watching(self.collectors) else ()),
             ServiceJob("collect", every.collect_every, self.collect, collector, source),
+            *past,
             *(stalled if judged else ()),
             ServiceJob("account", every.rollup_every, self.account, collector),
             ServiceJob("analyze", every.analyze_every, self.analyze, ServiceRole.analyzer),
@@ -222,6 +245,10 @@ class ServiceLoop:
         log.info("analyzed", extra={"findings": len(findings)})
         if not self.settings.actions.enabled:
             self._plan_writer.write_preview(findings, window.end)
+
+    def _analyze_history(self) -> None:
+        if ServiceRole.analyzer in self._roles:
+            self.sources.write(self.analyze)
 
     def _record_incidents(self, stalls: Sequence[Finding]) -> None:
         now = self.clock()
