@@ -19,6 +19,7 @@ from dashboards.figures import analysis_runs, data_health, reconciliation
 from dashboards.figures.extent import DataExtent
 from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages
+from dashboards.figures.spend import SpendTotals
 from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
 from dashboards.text import (
@@ -474,14 +475,18 @@ def format_utilisation(part: float | None, measured: float) -> tuple[str, str, s
 
 
 def show_reconciliation(
-    request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages, first: str = ""
+    request: PageRequest,
+    waterfall_total: GpuHourWaterfall,
+    totals: SpendTotals,
+    stages: Stages,
+    first: str = "",
 ) -> None:
     """Show how idle hours relate to findings, and possible savings to waste.
 
     `first`: what the note says before.
     """
     lines = [first]
-    sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
+    sums = reconciliation.reconcile(waterfall_total, totals, stages, request.filters)
     if sums is not None:
         sums = msgspec.structs.replace(
             sums,

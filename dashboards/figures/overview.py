@@ -1,51 +1,15 @@
-"""Compute the overview: a window beside the one before it."""
+"""Compare a window with the one before it."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
-import msgspec
-
-from dashboards.figures.query import BY_HOUR, Filters, run_query
-from fallow.models import WASTED
-from fallow.money import sum_bills
-from fallow.protocols import Views
 from fallow.window import Window, format_duration, get_month_start
 from warehouse.ledger import align_window
 
 MICROSECOND = timedelta(microseconds=1)
 WEEK = timedelta(days=7)
 Amount = TypeVar("Amount", float, Decimal)
-
-
-class PeriodTotals(msgspec.Struct, frozen=True):
-    """A window in one row; paid = used + wasted + unknown, of dollars but for cents.
-
-    Dollars None = no part has a price.
-    """
-
-    days: int
-    """Days with any accounted hour."""
-    clusters: int
-    """Clusters with any: periods with different ones are not compared."""
-    gpu_hours: float
-    usd: Decimal | None
-    used_gpu_hours: float
-    """Productive, below target or starting up."""
-    used_usd: Decimal | None
-    wasted_gpu_hours: float
-    wasted_usd: Decimal | None
-    unknown_gpu_hours: float
-    productive_gpu_hours: float
-    allocated_gpu_hours: float
-
-
-def read_totals(views: Views, window: Window, filters: Filters) -> PeriodTotals:
-    """Return a window in one row; its dollars are the sums of the clusters' bills, in cents."""
-    steps = (*BY_HOUR, "overview/period")
-    (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
-    dollars = {name: sum_bills(row[name]) for name in ("usd", "used_usd", "wasted_usd")}
-    return PeriodTotals(**row | dollars)
 
 
 def get_window_before(window: Window) -> Window:

@@ -15,9 +15,9 @@ import msgspec
 
 from dashboards.figures.query import Filters
 from dashboards.figures.savings import Stages, read_stages
+from dashboards.figures.spend import SpendTotals, read_totals
 from dashboards.figures.waterfall import GpuHourWaterfall, compute_waterfall
 from fallow import money
-from fallow.models import WASTED
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -118,11 +118,12 @@ def read_reconciliation(views: Views, window: Window, filters: Filters) -> Recon
     stages = read_stages(views, window, filters)
     if not stages.is_analyzed:
         return None
-    return reconcile(compute_waterfall(views, window, filters), stages, filters)
+    totals = read_totals(views, window, filters)
+    return reconcile(compute_waterfall(views, window, filters), totals, stages, filters)
 
 
 def reconcile(
-    waterfall_total: GpuHourWaterfall, stages: Stages, filters: Filters
+    waterfall_total: GpuHourWaterfall, totals: SpendTotals, stages: Stages, filters: Filters
 ) -> Reconciliation | None:
     """Return how the savings of a window relate to its waste.
 
@@ -131,15 +132,14 @@ def reconcile(
     """
     if filters.pool is not None or filters.view != "loaded":
         return None
-    idle = _sum_idle(waterfall_total)
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
     bounds = [s for s in waterfall_total.savings if s.at_most_gpu_hours]
     claimed = (
         sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
     )
     return Reconciliation(
-        wasted_gpu_hours=sum(s.gpu_hours for s in waterfall_total.steps if s.state in WASTED),
-        wasted_usd=_sum_wasted(waterfall_total),
+        wasted_gpu_hours=totals.wasted_gpu_hours,
+        wasted_usd=totals.wasted_usd,
         saves_gpu_hours=stages.saveable_gpu_hours,
         saves_usd=stages.saveable_usd,
         in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
@@ -148,22 +148,11 @@ def reconcile(
         at_most_gpu_hours=stages.at_most_gpu_hours,
         at_most_usd=stages.at_most_usd,
         at_most_by=rank_by_dollars((s.analyzer, s.at_most_usd) for s in bounds),
-        idle_gpu_hours=idle,
-        idle_claimed_gpu_hours=min(idle, claimed),
+        idle_gpu_hours=totals.idle_gpu_hours,
+        idle_claimed_gpu_hours=min(totals.idle_gpu_hours, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
         found_at=max((s.found_at for s in waterfall_total.savings), default=None),
     )
-
-
-def _sum_wasted(waterfall_total: GpuHourWaterfall) -> Decimal | None:
-    if waterfall_total.usd is None:
-        return None
-    priced = [s.usd for s in waterfall_total.steps if s.state in WASTED and s.usd is not None]
-    return sum(priced, Decimal())
-
-
-def _sum_idle(waterfall_total: GpuHourWaterfall) -> float:
-    return sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
 
 
 def rank_by_dollars(amounts: Iterable[tuple[str, Decimal | None]]) -> tuple[str, ...]:

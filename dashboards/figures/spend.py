@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow.errors import UsageError
+from fallow.models import WASTED
 from fallow.money import sum_bills
 from fallow.protocols import Views
 from fallow.window import Window
@@ -22,17 +23,33 @@ HALF_DAY = 12
 Z80 = 1.2816
 """Standard normal quantile of 0.90: a band of 80 %."""
 CENT = Decimal("0.01")
+DOLLARS = ("usd", "used_usd", "wasted_usd", "idle_usd")
+"""Of a window's totals."""
 
 
 class SpendTotals(msgspec.Struct, frozen=True):
-    """A window in one row; dollars None = no part of it has a price."""
+    """A window in one row; paid = used + wasted + unknown, of dollars but for cents.
 
+    Dollars are the sum of the clusters' bills, each in cents; None = no part has a price.
+    """
+
+    days: int
+    """Days with any accounted hour."""
+    clusters: int
+    """Clusters with any: periods with different ones are not compared."""
     gpu_hours: float
     usd: Decimal | None
+    used_gpu_hours: float
+    """Productive, below target or starting up."""
+    used_usd: Decimal | None
+    wasted_gpu_hours: float
+    wasted_usd: Decimal | None
     idle_gpu_hours: float
     idle_usd: Decimal | None
     unknown_gpu_hours: float
     unpriced_gpu_hours: float
+    productive_gpu_hours: float
+    allocated_gpu_hours: float
     known_gpu_hours: float
     """Allocated hours with known use: idle, low, productive, lost or starting up."""
     busy_gpu_hours: float
@@ -123,13 +140,10 @@ class Month(msgspec.Struct, frozen=True):
 
 def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
-    row = run_query(views, (*BY_HOUR, "spend/totals"), window, filters).to_pylist()[0]
-    return SpendTotals(**row)
-
-
-def read_bill(views: Views, window: Window, filters: Filters) -> Decimal | None:
-    """Return the bill in cents, as `fallow spend` shows it: the sum of the clusters' bills."""
-    return sum_bills(read_by(views, window, filters, "cluster")["usd"].to_pylist())
+    steps = (*BY_HOUR, "spend/totals")
+    (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
+    dollars = {name: sum_bills(row[name]) for name in DOLLARS}
+    return SpendTotals(**row | dollars)
 
 
 def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

@@ -87,12 +87,12 @@ def build_waterfall_section(
                 rows,
                 STATES,
                 total=("gpu_hours", "usd"),
-                bills={"usd": spend.read_bill(request.views, request.window, request.filters)},
+                bills={"usd": paid.usd},
             ),
             TextBlock(
                 (
                     summary.use_sentence(paid),
-                    *summary.write_reconciliation(request, waterfall_total, stages),
+                    *summary.write_reconciliation(request, waterfall_total, paid, stages),
                 ),
                 points=True,
                 small=True,

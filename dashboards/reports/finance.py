@@ -98,10 +98,9 @@ def document(request: ReportRequest) -> ReportDocument:
     owners = waste.read_by_owner(views, window, filters, "team").to_pylist()
     advice = inbox.order_by_dollars(figures.advice)
     month = spend.read_month(views, window.end, filters, request.settings.finance.usd_per_month)
-    lost = report_request.sum_waste_by_state(waterfall_total)
-    worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
+    worked = figures.paid.productive_gpu_hours
     headline = (
-        *first_page.build_figures(figures.totals, stages, figures.before),
+        *first_page.build_figures(figures.paid, stages, figures.before),
         HeadlineFigure(
             "Worked",
             format_share(worked, waterfall_total.gpu_hours),
@@ -111,8 +110,8 @@ def document(request: ReportRequest) -> ReportDocument:
     )
     story = (
         Statement("Paid", summary.write_paid_sentence(request, waterfall_total, worked)),
-        Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
-        Statement("By owner", summary.write_owner_sentence(owners, lost.usd)),
+        Statement("Wasted", summary.write_waste_sentence(figures.paid, waterfall_total)),
+        Statement("By owner", summary.write_owner_sentence(owners, figures.paid.wasted_usd)),
         Statement("Done", summary.write_done_sentence(stages)),
         Statement("To do", summary.write_advice_sentence(request, figures.steps, len(advice))),
         Statement("Saved", summary.write_savings_sentence(figures.verified)),
@@ -134,7 +133,7 @@ def document(request: ReportRequest) -> ReportDocument:
             _build_owner_section(request, owners),
             _build_chargeback_section(request),
             ReportSection(
-                "What to do", common_sections.build_advice(request, advice, figures.totals.clusters)
+                "What to do", common_sections.build_advice(request, advice, figures.paid.clusters)
             ),
             common_sections.build_saving(request, stages, figures.verified),
             *_build_budget_section(request, month),
@@ -195,7 +194,7 @@ def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]
         )
         blocks.append(ReportChart(chart, "Dollars wasted, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
-    bill = {"usd": spend.read_bill(request.views, request.window, request.filters)}
+    bill = {"usd": spend.read_totals(request.views, request.window, request.filters).usd}
     return ReportSection(
         "Waste by owner", (*blocks, build_table(request, owners, WASTE, total=sums, bills=bill))
     )
@@ -204,7 +203,7 @@ def _build_owner_section(request: ReportRequest, owners: list[dict[str, object]]
 def _build_chargeback_section(request: ReportRequest) -> ReportSection:
     rows = chargeback.read_statement(request.views, request.window, request.filters)
     of_cluster = Filters(cluster=request.filters.cluster)
-    bill = spend.read_bill(request.views, request.window, of_cluster)
+    bill = spend.read_totals(request.views, request.window, of_cluster).usd
     sums = [c.name for c in TEAMS if c.kind in ("usd", "number")]
     explanation = TextBlock(
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dashboards.figures import analysis_runs, inbox, overview, savings
+from dashboards.figures import analysis_runs, inbox, overview, savings, spend
 from dashboards.reports import amounts, report_request
 from dashboards.reports.amounts import format_hours, format_usd
 from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
@@ -28,7 +28,7 @@ class PeriodBefore(msgspec.Struct, frozen=True):
     """The period before a report's; totals None = it cannot be compared, and `why`."""
 
     window: Window
-    totals: overview.PeriodTotals | None = None
+    totals: spend.SpendTotals | None = None
     stages: savings.Stages | None = None
     is_analyzed: bool = False
     """Whether the last run of each analyzer judged the whole of it."""
@@ -82,8 +82,8 @@ def read_before(request: ReportRequest) -> PeriodBefore:
             return PeriodBefore(
                 window, why=f"only {data.hours_with_data} of {data.hours} h of {words} have data"
             )
-    totals = overview.read_totals(views, window, filters)
-    now = overview.read_totals(views, request.window, filters)
+    totals = spend.read_totals(views, window, filters)
+    now = spend.read_totals(views, request.window, filters)
     if totals.clusters < now.clusters:
         why = f"data of {earlier} of only {totals.clusters} of {now.clusters} clusters"
         return PeriodBefore(window, why=why)
@@ -98,7 +98,7 @@ def read_before(request: ReportRequest) -> PeriodBefore:
 
 
 def build_figures(
-    now: overview.PeriodTotals, stages: savings.Stages, before: PeriodBefore
+    now: spend.SpendTotals, stages: savings.Stages, before: PeriodBefore
 ) -> tuple[HeadlineFigure, ...]:
     """Return paid, used, wasted, cash, saveable and verified dollars, each with its change."""
     totals = before.totals
@@ -179,7 +179,7 @@ def describe_change(now: Decimal | None, before: Decimal | None, why: str = "") 
 
 def write_verdict(
     request: ReportRequest,
-    now: overview.PeriodTotals,
+    now: spend.SpendTotals,
     stages: savings.Stages,
     before: PeriodBefore,
     rows: list[dict[str, Any]],

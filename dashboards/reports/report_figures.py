@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from dashboards import charts
-from dashboards.figures import overview, savings, spend, waterfall
+from dashboards.figures import savings, spend, waterfall
 from dashboards.reports import common_sections, first_page, report_request
 from dashboards.reports.document import (
     HeadlineFigure,
@@ -25,7 +25,6 @@ class ReportFigures(msgspec.Struct, frozen=True):
 
     waterfall_total: waterfall.GpuHourWaterfall
     paid: spend.SpendTotals
-    totals: overview.PeriodTotals
     before: first_page.PeriodBefore
     stages: savings.Stages
     verified: list[dict[str, Any]]
@@ -40,7 +39,6 @@ def read_report_figures(request: ReportRequest) -> ReportFigures:
     return ReportFigures(
         waterfall_total=waterfall.compute_waterfall(views, window, filters),
         paid=spend.read_totals(views, window, filters),
-        totals=overview.read_totals(views, window, filters),
         before=first_page.read_before(request),
         stages=savings.read_stages(views, window, filters),
         verified=savings.read_verified(views, window, filters).to_pylist(),
@@ -79,11 +77,9 @@ def build_report(
         story=story,
         warnings=report_request.list_warnings(request, figures.paid),
         verdict=first_page.write_verdict(
-            request, figures.totals, figures.stages, figures.before, figures.advice
+            request, figures.paid, figures.stages, figures.before, figures.advice
         ),
-        actions=first_page.list_actions(
-            figures.steps, len(figures.advice), figures.totals.clusters
-        ),
+        actions=first_page.list_actions(figures.steps, len(figures.advice), figures.paid.clusters),
         first=(ReportChart(chart, daily_text),),
         sections=(*sections, common_sections.build_notes(figures.paid)),
     )

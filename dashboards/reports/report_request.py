@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures import analysis_runs, data_health, extent, spend, waste, waterfall
+from dashboards.figures import analysis_runs, data_health, extent, spend
 from dashboards.figures.query import Filters
 from dashboards.reports import amounts
 from dashboards.reports.document import ReportColumn, ReportTable
@@ -39,14 +39,6 @@ class ReportRequest(msgspec.Struct, frozen=True):
     """How much of the requested window has data."""
     whole: bool = False
     """Whether tables keep every row: for machine-readable files."""
-
-
-class WasteByState(msgspec.Struct, frozen=True):
-    """What was paid and wasted, by state, of a waterfall."""
-
-    gpu_hours: float
-    usd: Decimal | None
-    steps: tuple[waterfall.WaterfallStage, ...]
 
 
 def check_window(views: Views, window: Window, now: datetime) -> Window:
@@ -81,17 +73,6 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
             ),
         )
     return align_window(Window(max(window.start, data_extent.samples.start), end))
-
-
-def sum_waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
-    """Return the wasted states, the most expensive first; unknown is never one."""
-    steps = [step for step in waterfall_total.steps if step.state in waste.STATES]
-    amounts_known = [step.usd for step in steps if step.usd is not None]
-    return WasteByState(
-        sum(step.gpu_hours for step in steps),
-        None if waterfall_total.usd is None else sum(amounts_known, Decimal()),
-        tuple(sorted(steps, key=lambda s: (-(s.usd or 0), -s.gpu_hours))),
-    )
 
 
 def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def document(request: ReportRequest) -> ReportDocument:
     looking = data_health.read_collector_health(views, window.end)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
-    inbox_columns = report_request.add_cluster(INBOX, figures.totals.clusters)
+    inbox_columns = report_request.add_cluster(INBOX, figures.paid.clusters)
     known_share = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
     return report_figures.build_report(
         request,
@@ -139,9 +139,7 @@ def document(request: ReportRequest) -> ReportDocument:
             Statement("Now", _format_now(state)),
             Statement(
                 "Wasted",
-                summary.write_waste_sentence(
-                    report_request.sum_waste_by_state(waterfall_total), waterfall_total
-                ),
+                summary.write_waste_sentence(paid, waterfall_total),
             ),
             Statement(
                 "To do", summary.write_advice_sentence(request, figures.steps, len(figures.advice))

@@ -4,12 +4,13 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures import analysis_runs, reconciliation, savings, spend, waterfall
+from dashboards.figures import analysis_runs, reconciliation, savings, spend, waste, waterfall
 from dashboards.reports import amounts, report_request
 from dashboards.reports.amounts import format_hours, format_usd, write_usd
 from dashboards.reports.report_request import ReportRequest
 from dashboards.text import count, format_missing, format_share
 from fallow.models import PLATFORM
+from fallow.money import apportion
 
 WORDS = {
     "idle": "allocated and not used",
@@ -39,23 +40,23 @@ def write_paid_sentence(
 
 
 def write_waste_sentence(
-    lost: report_request.WasteByState, waterfall_total: waterfall.GpuHourWaterfall
+    totals: spend.SpendTotals, waterfall_total: waterfall.GpuHourWaterfall
 ) -> str:
-    """Return a sentence about what was wasted, and how."""
-    if not lost.gpu_hours:
+    """Return a sentence about what was wasted, and how: the most expensive state first."""
+    if not totals.wasted_gpu_hours:
         return "Every GPU-hour that was paid for was at work, starting up, or of unknown use."
+    steps = [s for s in waterfall_total.steps if s.state in waste.STATES and s.gpu_hours]
+    steps.sort(key=lambda s: (-(s.usd or 0), -s.gpu_hours))
+    dollars = apportion([s.usd for s in steps], totals.wasted_usd)
     parts = [
-        f"{format_usd(step.usd)} {WORDS[step.state]}"
-        if step.usd is not None
-        else f"{format_hours(step.gpu_hours)} {WORDS[step.state]}"
-        for step in lost.steps
-        if step.gpu_hours
+        f"{format_hours(step.gpu_hours) if usd is None else format_usd(usd)} {WORDS[step.state]}"
+        for step, usd in zip(steps, dollars, strict=True)
     ]
-    if lost.usd is None:
-        part = format_share(lost.gpu_hours, waterfall_total.gpu_hours)
-        return f"{format_hours(lost.gpu_hours)}, {part} of the hours: {join_words(parts)}."
+    if totals.wasted_usd is None:
+        part = format_share(totals.wasted_gpu_hours, totals.gpu_hours)
+        return f"{format_hours(totals.wasted_gpu_hours)}, {part} of the hours: {join_words(parts)}."
     return (
-        f"{format_usd(lost.usd)}, {format_share(lost.usd, waterfall_total.usd)} of the "
+        f"{format_usd(totals.wasted_usd)}, {format_share(totals.wasted_usd, totals.usd)} of the "
         f"bill: {join_words(parts)}."
     )
 
@@ -87,10 +88,13 @@ def format_effective(paid: spend.SpendTotals) -> str:
 
 
 def write_reconciliation(
-    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, stages: savings.Stages
+    request: ReportRequest,
+    waterfall_total: waterfall.GpuHourWaterfall,
+    totals: spend.SpendTotals,
+    stages: savings.Stages,
 ) -> tuple[str, ...]:
     """Return how idle hours relate to findings, and possible savings to waste."""
-    sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
+    sums = reconciliation.reconcile(waterfall_total, totals, stages, request.filters)
     if sums is None:
         return ()
     sums = msgspec.structs.replace(

@@ -55,7 +55,6 @@ def document(request: ReportRequest) -> ReportDocument:
     figures = report_figures.read_report_figures(request)
     waterfall_total, stages = figures.waterfall_total, figures.stages
     advice = inbox.order_by_dollars(figures.advice)
-    lost = report_request.sum_waste_by_state(waterfall_total)
     return report_figures.build_report(
         request,
         figures,
@@ -96,7 +95,7 @@ def document(request: ReportRequest) -> ReportDocument:
         ),
         story=(
             Statement("Pays", _write_pay_sentence(request, bill)),
-            Statement("Wasted", summary.write_waste_sentence(lost, waterfall_total)),
+            Statement("Wasted", summary.write_waste_sentence(figures.paid, waterfall_total)),
             Statement("Most of it", _format_most(workloads.to_pylist())),
             Statement("To do", summary.write_advice_sentence(request, figures.steps, len(advice))),
             Statement("Done", summary.write_done_sentence(stages)),
@@ -130,7 +129,7 @@ def document(request: ReportRequest) -> ReportDocument:
             ReportSection(
                 "What to do",
                 (
-                    *common_sections.build_advice(request, advice, figures.totals.clusters),
+                    *common_sections.build_advice(request, advice, figures.paid.clusters),
                     _write_absence(),
                 ),
             ),

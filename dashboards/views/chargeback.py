@@ -72,7 +72,7 @@ def show_summary(request: PageRequest) -> None:
         return
     page.show_heading("All teams")
     of_cluster = Filters(cluster=request.filters.cluster)
-    bill = data.query(spend.read_bill, request.window, of_cluster)
+    bill = data.query(spend.read_totals, request.window, of_cluster).usd
     names, unpriced = (rows[name].to_pylist() for name in ("team", "unpriced_gpu_hours"))
     page.show_table(
         rows,

@@ -2,7 +2,7 @@
 
 from dashboards import chart_data, charts, data, page, tabs
 from dashboards.figures import savings as savings_ledger
-from dashboards.figures import waterfall
+from dashboards.figures import spend, waterfall
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 from dashboards.views import gpu_hours_week
 
@@ -89,6 +89,7 @@ def show_states(request: PageRequest) -> None:
     page.show_reconciliation(
         request,
         waterfall_total,
+        data.query(spend.read_totals, request.window, request.filters),
         data.query(savings_ledger.read_stages, request.window, request.filters),
     )
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboards import charts, data, filters, links, page
 from dashboards.figures import inbox, overview, savings, spend, waste, waterfall
-from dashboards.figures.overview import PeriodTotals
+from dashboards.figures.spend import SpendTotals
 from dashboards.page import (
     PageRequest,
     escape,
@@ -43,13 +43,12 @@ def show_headline(request: PageRequest) -> None:
         page.show_no_data(request)
         return
     stages_reached = data.query(savings.read_stages, request.window, request.filters)
-    now = data.query(overview.read_totals, request.window, request.filters)
-    paid = data.query(spend.read_totals, request.window, request.filters)
+    now = data.query(spend.read_totals, request.window, request.filters)
     before_window = overview.get_window_before(request.window)
-    before: PeriodTotals | None = None
+    before: SpendTotals | None = None
     why = "no data before"
     if before_window.start >= request.extent.samples.start:
-        before = data.query(overview.read_totals, before_window, request.filters)
+        before = data.query(spend.read_totals, before_window, request.filters)
         if before.clusters < now.clusters:
             has = "has" if before.clusters == 1 else "have"
             why = f"only {before.clusters} of {now.clusters} clusters {has} data before"
@@ -102,7 +101,7 @@ def show_headline(request: PageRequest) -> None:
         ),
         _build_part_figure("Allocated", "allocated_gpu_hours", now, before, why),
         _build_part_figure("Productive hours", "productive_gpu_hours", now, before, why),
-        page.format_utilisation(paid.effective, paid.measured_gpu_hours),
+        page.format_utilisation(now.effective, now.measured_gpu_hours),
     )
     compared = (
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
@@ -114,10 +113,10 @@ def show_headline(request: PageRequest) -> None:
         f"{compared}Paid = used + wasted + unknown; unknown: "
         f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)} of the hours."
     )
-    page.show_reconciliation(request, waterfall_total, stages_reached, first=parts)
+    page.show_reconciliation(request, waterfall_total, now, stages_reached, first=parts)
 
 
-def format_wasted(now: PeriodTotals) -> str:
+def format_wasted(now: SpendTotals) -> str:
     """Return the line beside the wasted dollars: their share of the bill, or that of the hours."""
     if now.usd is None:
         return f"{format_share(now.wasted_gpu_hours, now.gpu_hours)} of hours"
@@ -138,7 +137,7 @@ def _build_saved_figure(
 
 
 def _build_part_figure(
-    label: str, name: str, now: PeriodTotals, before: PeriodTotals | None, why: str
+    label: str, name: str, now: SpendTotals, before: SpendTotals | None, why: str
 ) -> page.FigureCell:
     part = getattr(now, name)
     earlier = getattr(before, name) / before.gpu_hours if before and before.gpu_hours else None

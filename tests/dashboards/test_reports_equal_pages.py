@@ -246,7 +246,8 @@ def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
 ) -> None:
     made = waterfall.compute_waterfall(views, small.WINDOW, Filters())
     stages = savings.read_stages(views, small.WINDOW, Filters())
-    sums = reconciliation.reconcile(made, stages, Filters())
+    totals = spend.read_totals(views, small.WINDOW, Filters())
+    sums = reconciliation.reconcile(made, totals, stages, Filters())
     assert sums is not None
     idle = next(step.gpu_hours for step in made.steps if step.state == "idle")
     assert sums.idle_claimed_gpu_hours == IDLE_HOURS + VETOED_HOURS
@@ -279,7 +280,8 @@ def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
 def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
     made = waterfall.compute_waterfall(views, small.WINDOW, Filters())
     stages = savings.read_stages(views, small.WINDOW, Filters())
-    sums = reconciliation.reconcile(made, stages, Filters())
+    totals = spend.read_totals(views, small.WINDOW, Filters())
+    sums = reconciliation.reconcile(made, totals, stages, Filters())
     assert sums is not None
     bare = msgspec.structs.replace(
         sums, saves_usd=None, wasted_usd=None, in_use_usd=None, at_most_usd=None
@@ -292,7 +294,8 @@ def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
 def test_what_is_not_counted_alike_is_not_reconciled(views: Warehouse, filters: Filters) -> None:
     made = waterfall.compute_waterfall(views, small.WINDOW, filters)
     stages = savings.read_stages(views, small.WINDOW, filters)
-    assert reconciliation.reconcile(made, stages, filters) is None
+    totals = spend.read_totals(views, small.WINDOW, filters)
+    assert reconciliation.reconcile(made, totals, stages, filters) is None
 
 
 def journal(*events: tuple[str, dict[str, Any]]) -> Batch:
@@ -342,8 +345,7 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
     assert body["reconciliation"]["idle_claimed_gpu_hours"] == IDLE_HOURS + VETOED_HOURS
     with Warehouse.open(settings) as warehouse:
         stages = savings.read_stages(warehouse, small.WINDOW, Filters())
-        total = waterfall.compute_waterfall(warehouse, small.WINDOW, Filters())
-        sums = reconciliation.reconcile(total, stages, Filters())
+        sums = reconciliation.read_reconciliation(warehouse, small.WINDOW, Filters())
         text = reports.produce(
             warehouse, Settings(), audience="finance", window=small.WINDOW, fmt="md", team=None,
             now=small.END + timedelta(hours=2),

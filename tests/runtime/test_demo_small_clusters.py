@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from dashboards.figures import overview
+from dashboards.figures import spend
 from dashboards.figures.query import Filters
 from fallow.models import Finding
 from fallow.window import Window
@@ -83,7 +83,7 @@ def test_a_period_tells_how_many_clusters_it_has(warehouse: Warehouse) -> None:
         (WINDOW, "demo-west", 1),
         (earlier, None, 0),
     ):
-        totals = overview.read_totals(warehouse, window, Filters(cluster=cluster))
+        totals = spend.read_totals(warehouse, window, Filters(cluster=cluster))
         assert totals.clusters == count
 
 

@@ -1,8 +1,12 @@
--- The window in one row. A null sum of dollars = no part of it has a price. Rows are summed by
--- state first: sums with conditions over every row cost more.
+-- A window in one row: paid, used, wasted and unknown add up; days tell whether it is whole.
+-- Dollars are lists: those of each cluster. Rows are summed by day and state first: sums with
+-- conditions over every row cost more.
 WITH by_state AS (
     SELECT
+        date_trunc('day', bucket) AS day,
+        cluster,
         state,
+        namespace <> '(platform)' AS allocated,
         sum(gpu_hours) AS gpu_hours,
         sum(usd) AS usd,
         sum(gpu_hours) FILTER (WHERE usd IS null) AS unpriced_gpu_hours,
@@ -12,16 +16,37 @@ WITH by_state AS (
         sum(effective_gpu_hours) AS effective_gpu_hours,
         max(price_as_of) AS price_as_of
     FROM paid
-    GROUP BY state
+    GROUP BY ALL
+),
+
+by_cluster AS (
+    SELECT
+        cluster,
+        sum(usd) AS usd,
+        coalesce(sum(usd) FILTER (WHERE state IN ('productive', 'low', 'startup')), sum(usd) * 0)
+            AS used_usd,
+        coalesce(sum(usd) FILTER (WHERE list_contains($wasted, state)), sum(usd) * 0) AS wasted_usd,
+        coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd
+    FROM by_state
+    GROUP BY cluster
 )
 
 SELECT
+    count(DISTINCT day) AS days,
+    count(DISTINCT cluster) AS clusters,
     coalesce(sum(gpu_hours), 0) AS gpu_hours,
-    sum(usd) AS usd,
+    (SELECT coalesce(list(usd), []) FROM by_cluster) AS usd,
+    coalesce(sum(gpu_hours) FILTER (WHERE state IN ('productive', 'low', 'startup')), 0)
+        AS used_gpu_hours,
+    (SELECT coalesce(list(used_usd), []) FROM by_cluster) AS used_usd,
+    coalesce(sum(gpu_hours) FILTER (WHERE list_contains($wasted, state)), 0) AS wasted_gpu_hours,
+    (SELECT coalesce(list(wasted_usd), []) FROM by_cluster) AS wasted_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
-    coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
+    (SELECT coalesce(list(idle_usd), []) FROM by_cluster) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(unpriced_gpu_hours), 0) AS unpriced_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE allocated), 0) AS allocated_gpu_hours,
     coalesce(sum(known_gpu_hours), 0) AS known_gpu_hours,
     coalesce(sum(busy_gpu_hours), 0) AS busy_gpu_hours,
     coalesce(sum(measured_gpu_hours), 0) AS measured_gpu_hours,
