@@ -46,7 +46,7 @@ def count_refused_by_gate(views: Views, filters: Filters) -> list[dict[str, Any]
     """
     steps = ("planned", "policy_actions/refused_by_gate")
     words = {row["gate"]: row for row in read_table("dashboards", "gate_words.csv")}
-    unlisted = {"reason": None, "change": "fallow why-not WORKLOAD shows every gate"}
+    unlisted = {"reason": None, "change": "fallow why-not WORKLOAD --gates shows every gate"}
     return [
         row | {k: words.get(row["gate"], unlisted)[k] or row["gate"] for k in unlisted}
         for row in run_query(views, steps, None, filters).to_pylist()

@@ -142,13 +142,13 @@ def show_refusals_by_gate(request: PageRequest) -> None:
     if not rows:
         page.show_nothing(
             "No gate stops a case of the current plan.",
-            "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
+            "`fallow why-not WORKLOAD --gates` shows the answer of every gate for one workload.",
         )
         return
     page.show_table(rows, BY_GATE, table_name="Cases that are not acted upon, by gate")
     page.note(
         f"{sum(row['cases'] for row in rows):,} cases, each at its first gate; a held case goes on "
-        "by itself. `fallow why-not WORKLOAD` shows the answer of every gate."
+        "by itself. `fallow why-not WORKLOAD --gates` shows the answer of every gate."
     )
 
 
@@ -175,7 +175,7 @@ def list_refusals(request: PageRequest) -> None:
     if not refused_rows:
         page.show_nothing(
             "The current plan refuses nothing.",
-            "`fallow why-not WORKLOAD` shows the answer of every gate for one workload.",
+            "`fallow why-not WORKLOAD --gates` shows the answer of every gate for one workload.",
         )
         return
     page.show_table(refused_rows, PLAN_REFUSED, table_name="Cases that the plan refuses")

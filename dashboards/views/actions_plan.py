@@ -105,8 +105,8 @@ def plan(request: PageRequest) -> None:
     elif dry:
         acts_now = f"The services carry it out, but in {escape(', '.join(dry), 300)}: a dry run."
     page.note(
-        f"As of {at:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` shows every "
-        "gate's answer."
+        f"As of {at:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD --gates` shows "
+        "every gate's answer."
     )
     for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
         if rule["trusted_by"]:

@@ -9,6 +9,7 @@ from fallow.errors import RefusedError, UsageError
 from fallow.window import format_duration, parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import plans
+from runtime.operations.stored_answers import describe_stored_answer, read_stored_answer
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document
 
@@ -76,9 +77,21 @@ def why_not(
     *,
     policy: Annotated[str | None, typer.Option(help="only under this policy")] = None,
     at: At = None,
+    fresh: Annotated[bool, typer.Option("--now", help="judge anew, not by the last plan")] = False,
+    gates: Annotated[bool, typer.Option("--gates", help="every gate that refuses")] = False,
     every: Annotated[bool, typer.Option("--all", help="gates that are open, too")] = False,
 ) -> None:
-    """Say why a workload is not acted upon: every gate's answer, and what would have to change."""
+    """Say why a workload is not acted upon, and what would have to change, by the last plan.
+
+    `--gates`, `-o json` and every other option judge anew: each gate's answer under each policy.
+    """
+    anew = (fresh, gates, every, policies, policy, at, run.output is not Output.table)
+    if not any(anew):
+        with run.warehouse(run.settings()) as warehouse:
+            answer = read_stored_answer(warehouse, workload, run.options.get("cluster"))
+        if answer is not None:
+            run.text("".join(f"{line}\n" for line in describe_stored_answer(answer)))
+            return
     settings, rules = _read_rules(run, policies)
     candidates = [_find_policy(rules, policy)] if policy else rules
     with run.warehouse(settings) as warehouse:

@@ -171,7 +171,7 @@ def explain_why_not(
     last = at if extent is None else min(at, extent.end)
     subject = find_subject(
         workload,
-        [*(f.finding.subject for f in facts), *_list_recent_workloads(warehouse, last, cluster)],
+        [*(f.finding.subject for f in facts), *list_recent_workloads(warehouse, last, cluster)],
     )
     key = _build_key(subject)
     mine = [f for f in facts if _build_key(f.finding.subject) == key]
@@ -470,7 +470,7 @@ def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
     return analyzer_runs.load_analyzers(settings, names)[names[0]]
 
 
-def _list_recent_workloads(
+def list_recent_workloads(
     warehouse: "Warehouse", at: datetime, cluster: str | None
 ) -> list[Subject]:
     """Return the workloads that held GPUs in the day before a time."""

@@ -120,7 +120,7 @@ def plan_notes(result: "PlanResult") -> list[str]:
     for row in sum_plan(result):
         money = "no known price" if row.usd_per_day is None else f"${row.usd_per_day:,.2f} a day"
         lines.append(f"team {row.team}: {money} of {row.cases} cases, {row.reason}")
-    lines.append("fallow why-not WORKLOAD tells every gate's answer")
+    lines.append("fallow why-not WORKLOAD says why in five lines, --gates every gate's answer")
     return lines
 
 
