@@ -8,6 +8,7 @@ from shlex import quote
 import msgspec
 
 from actions.gates import GateInput, find_closed_gates, list_gates
+from actions.journal.action_state import SubjectKey
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.action_models import Facts
@@ -95,9 +96,11 @@ def find_subject(
     raise UsageError(f"no workload {text!r} {verb}", hint=hint)
 
 
-def format_subject(subject: Subject) -> str:
+def format_subject(subject: Subject | SubjectKey) -> str:
     """Format a workload as Kind/namespace/name, a queue or a node as Kind/name."""
-    return "/".join(filter(None, (subject.workload_kind, subject.namespace, subject.workload)))
+    if isinstance(subject, Subject):
+        subject = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
+    return "/".join(filter(None, subject[1:]))
 
 
 def _choose_cluster(name: str, by_cluster: Mapping[str, Subject]) -> Subject:

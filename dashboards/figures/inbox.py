@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards.detail_words import describe_details, describe_verb
 from dashboards.figures.query import ADVICE, Filters, run_query
-from fallow.money import sum_known
+from fallow.money import sum_bills, sum_known
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -31,6 +31,23 @@ class FindingChoice(msgspec.Struct, frozen=True):
     evidence: str | None = None
     snoozed: bool = False
     """also those that are snoozed"""
+
+
+EVERY_FINDING = FindingChoice(snoozed=True)
+
+
+class FindingTotals(msgspec.Struct, frozen=True):
+    """Findings with advice, counted; dollars None = no part has a price."""
+
+    findings: int
+    saving_findings: int
+    """Of them: they would save GPU-hours."""
+    workloads: int
+    saving_workloads: int
+    gpu_hours: float
+    usd: Decimal | None
+    """In cents, the sum of the clusters'."""
+    at_most_usd: Decimal | None
 
 
 class FindingDetail(msgspec.Struct, frozen=True):
@@ -128,13 +145,20 @@ def list_workloads(
 
     Columns: those of `list_inbox` for the worst finding (most dollars over disruption); findings
     (count), usd_all, gpu_hours_all, at_most_usd_all and at_most_gpu_hours_all of all chosen
-    findings of the workload, and for all chosen findings together all_findings, all_saving (those
-    that save GPU-hours, which Overview counts), all_confirmed, all_usd, all_at_most_usd,
-    all_gpu_hours, all_workloads.
+    findings of the workload.
     """
     steps = (*CHOSEN, "inbox/workloads")
     more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": most}
     return run_query(views, steps, window, filters, **more)
+
+
+def read_totals(
+    views: Views, window: Window, filters: Filters, choice: FindingChoice = EVERY_FINDING
+) -> FindingTotals:
+    """Return the chosen findings in one row."""
+    more = msgspec.structs.asdict(choice) | {"most": EVERY}
+    (row,) = run_query(views, (*CHOSEN, "inbox/totals"), window, filters, **more).to_pylist()
+    return FindingTotals(**row | {"usd": sum_bills(row["usd"])})
 
 
 def list_findings_of(

@@ -118,6 +118,16 @@ def read_waiting(views: Views, filters: Filters) -> pa.Table:
     )
 
 
+def count_waiting(views: Views, filters: Filters) -> int:
+    """Return how many actions wait for approval: requests whose case is in the last plan."""
+    return sum(read_waiting(views, filters)["planned"].to_pylist())
+
+
+def list_outdated_requests(views: Views, filters: Filters) -> set[str]:
+    """Return the pending requests whose case is not in the last plan: an approval does nothing."""
+    return {row["id"] for row in read_waiting(views, filters).to_pylist() if not row["planned"]}
+
+
 def read_actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the actions of the window and the open ones, the newest first.
 

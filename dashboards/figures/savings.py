@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from dashboards.figures import policy_actions
 from dashboards.figures.query import ADVICE, Filters, run_query
 from dashboards.text import count
 from fallow.money import apportion, sum_bills, sum_known
@@ -56,10 +57,13 @@ class Stages(msgspec.Struct, frozen=True):
     acted_gpu_hours: float
     acted_usd: Decimal | None
     verified: int
+    """Actions of the window that were measured."""
     verified_gpu_hours: float
     verified_usd: Decimal | None
+    reversed: int
+    """Of the verified actions: their owner reversed them within a day."""
     waiting: int
-    """Cases that wait for an approval."""
+    """Actions that wait for an approval now, whatever the window."""
     is_analyzed: bool
     """Whether an analyzer ran over any part of the window."""
 
@@ -107,13 +111,13 @@ def read_by_owner(
 
 def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     """Return how far the findings of the window progressed."""
-    steps = (*ADVICE, "savings/cases", "savings/stages")
+    steps = (*ADVICE, "savings/cases", "savings/measured", "savings/stages")
     row = run_query(views, steps, window, filters).to_pylist()[0]
     none = Decimal() if row["is_analyzed"] else None
     row["saveable_usd"] = sum_bills(row["saveable_usd"]) if row["saveable"] else none
     if row["saveable_usd"] is not None:
         row |= {name: row[name] or Decimal() for name in ("cash_usd", "commitment_usd")}
-    return Stages(**row)
+    return Stages(**row, waiting=policy_actions.count_waiting(views, filters))
 
 
 def read_cases(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -133,7 +137,9 @@ def read_verified(views: Views, window: Window, filters: Filters) -> pa.Table:
     restart_usd (already subtracted), reversed (actions), unknown_gpu_hours (their telemetry ended:
     counted neither way), held_gpu_hours, held_usd.
     """
-    return _round_column(run_query(views, ("savings/verified",), window, filters), "usd")
+    return _round_column(
+        run_query(views, ("savings/measured", "savings/verified"), window, filters), "usd"
+    )
 
 
 def _round_column(table: pa.Table, name: str) -> pa.Table:

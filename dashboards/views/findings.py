@@ -95,21 +95,21 @@ def show_findings(request: PageRequest) -> None:
             "No finding is left.", "Clear a choice above, or include what is snoozed."
         )
         return
-    first = rows[0]
+    totals = data.query(inbox.read_totals, *arguments)
     page.show_metrics(
         (
             "Findings",
-            f"{first['all_findings']:,}",
-            f"{count(first['all_workloads'], 'workload')}; {first['all_saving']:,} save",
+            f"{totals.findings:,}",
+            f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} save",
         ),
         (
             "Would save",
-            format_money(first["all_usd"]),
-            f"at most {format_money(first['all_at_most_usd'])} more in hours in use"
-            if first["all_at_most_usd"]
+            format_money(totals.usd),
+            f"at most {format_money(totals.at_most_usd)} more in hours in use"
+            if totals.at_most_usd
             else "in this window",
         ),
-        ("GPU-hours", format_hours(first["all_gpu_hours"]), "no hour is counted twice"),
+        ("GPU-hours", format_hours(totals.gpu_hours), "no hour is counted twice"),
         ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
     )
     _open_linked(request, rows)

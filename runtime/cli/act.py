@@ -18,6 +18,8 @@ from actions.loop.marks import reconcile_marks
 from actions.loop.other_clusters import CatalogActors
 from actions.loop.protocols import TurnReport
 from actions.loop.resume_requests import request_resume
+from dashboards.figures.policy_actions import list_outdated_requests
+from dashboards.figures.query import Filters
 from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.window import format_duration, parse_duration
@@ -324,6 +326,7 @@ def actions(
     settings = run.settings()
     if verify or anchor is not None:
         return _verify(run, settings, anchor)
+    outdated = _list_outdated(run, settings)
     with _record(run, settings, write=False, needed=True) as record:
         if action is not None:
             run.text(action_tables.render_action(record, action, run.output))
@@ -331,14 +334,24 @@ def actions(
             run.data(
                 action_tables.action_rows(record),
                 noun="actions",
-                waiting=action_tables.build_approval_rows(record),
+                waiting=action_tables.build_approval_rows(record, outdated),
             )
         else:
-            waiting = action_tables.build_approval_rows(record)
-            if waiting:
-                run.say(f"{len(waiting)} wait for approval: fallow approve ID")
+            waiting = action_tables.build_approval_rows(record, outdated)
+            count = sum(row["result"] == action_tables.WAITS for row in waiting)
+            if count:
+                run.say(f"{count} wait for approval: fallow approve ID")
             run.data([*waiting, *action_tables.action_rows(record)], noun="actions")
     return 0
+
+
+def _list_outdated(run: CommandRun, settings: "Settings") -> set[str]:
+    """Return the requests whose case is gone; none where the warehouse cannot be read."""
+    try:
+        with run.warehouse(settings) as warehouse:
+            return list_outdated_requests(warehouse, Filters(cluster=settings.cluster))
+    except FallowError:
+        return set()
 
 
 def _verify(run: CommandRun, settings: "Settings", anchor: str | None) -> int:

@@ -15,13 +15,14 @@ from actions.journal import JournalState, event_types
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from actions.loop.actor import approve
 from actions.loop.resume_requests import describe_pending_resume, request_resume
+from dashboards.figures.policy_actions import count_waiting
+from dashboards.figures.query import Filters
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import format_duration
 from runtime.operations import findings, live_actor, plans
 from runtime.operations.keeps import keep_workload
 from runtime.operations.live_evidence import NoEvidence
-from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
     from actions.cluster.client import KubeClient
@@ -231,9 +232,5 @@ def verify_journal(
         # The copy is made first: rows that are written meanwhile do not matter.
         broken = journal.verify(read_copied_hashes(warehouse, settings.cluster))
         rows = len(journal.entries())
-        waits = (
-            0
-            if broken
-            else len(action_tables.build_approval_rows(JournalState(journal).catch_up()))
-        )
+    waits = count_waiting(warehouse, Filters(cluster=settings.cluster))
     return rows, broken, waits

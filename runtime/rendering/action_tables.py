@@ -1,17 +1,21 @@
 """Render actions, steps and requests as rows for people and machines."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from actions.cluster.literal_values import hide_literals
+from actions.gate_answers import format_subject
 from actions.journal import ActionState, JournalState
 from actions.loop.actor import find_by_prefix
 from actions.loop.protocols import TurnReport
 from runtime.rendering.tables import document, render
 
 MOST_REASONS = 3
+WAITS = "waits for approval"
+OUTDATED = "outdated: not in the plan"
+"""Of a request whose case is not in the last plan any more: an approval has no effect."""
 
 
 def build_step_rows(report: TurnReport) -> list[dict[str, Any]]:
@@ -33,7 +37,7 @@ def build_step_rows(report: TurnReport) -> list[dict[str, Any]]:
             "action": None,
             "policy": refused.policy or None,
             "finding": refused.finding,
-            "workload": name_subject(refused.subject),
+            "workload": format_subject(refused.subject),
             "do": None,
             "step": None,
             "result": "refused",
@@ -51,7 +55,7 @@ def build_turn_rows(reports: Sequence[TurnReport]) -> list[dict[str, Any]]:
     return [
         {
             "at": report.at,
-            "workload": name_subject(step.decision.subject),
+            "workload": format_subject(step.decision.subject),
             "do": step.decision.verb,
             "result": step.result,
             "action": step.action,
@@ -88,8 +92,13 @@ def action_rows(record: JournalState) -> list[dict[str, Any]]:
     return [_action_row(state) for state in sorted(record.actions.values(), key=_rank_newest_first)]
 
 
-def build_approval_rows(record: JournalState) -> list[dict[str, Any]]:
-    """Return what waits for approval, in the shape of actions."""
+def build_approval_rows(
+    record: JournalState, outdated: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return what waits for approval, in the shape of actions.
+
+    `outdated`: the requests whose case is not in the last plan.
+    """
     rows = []
     for request in record.approval_requests.values():
         if record.approvals(request.policy, request.finding):
@@ -99,9 +108,9 @@ def build_approval_rows(record: JournalState) -> list[dict[str, Any]]:
                 "action": request.decision,
                 "at": request.at,
                 "policy": request.policy,
-                "workload": name_subject(request.subject),
+                "workload": format_subject(request.subject),
                 "do": request.verb,
-                "result": "waits for approval",
+                "result": OUTDATED if request.decision in outdated else WAITS,
                 "by": request.by,
                 "freed_gpus": None,
                 "why": None,
@@ -155,7 +164,7 @@ def _action_row(state: ActionState) -> dict[str, Any]:
         "action": action.id,
         "at": action.at,
         "policy": action.decision.policy,
-        "workload": name_subject(action.decision.subject),
+        "workload": format_subject(action.decision.subject),
         "do": action.decision.verb,
         "result": result,
         "by": action.actor,
@@ -169,7 +178,7 @@ def _build_step_row(decision: Any, result: str, reasons: Any, action: str | None
         "action": action,
         "policy": decision.policy,
         "finding": decision.finding,
-        "workload": name_subject(decision.subject),
+        "workload": format_subject(decision.subject),
         "do": decision.verb,
         "step": decision.step,
         "result": result,
@@ -177,11 +186,6 @@ def _build_step_row(decision: Any, result: str, reasons: Any, action: str | None
         "usd_per_day": decision.usd_per_day,
         "why": _format_reasons(reasons),
     }
-
-
-def name_subject(subject: tuple[str, str, str, str]) -> str:
-    """Return a subject (cluster, kind, namespace, name) as Kind/namespace/name, or Kind/name."""
-    return "/".join(filter(None, subject[1:]))
 
 
 def _format_reasons(reasons: Any) -> str | None:

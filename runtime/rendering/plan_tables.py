@@ -12,7 +12,6 @@ from actions.gate_answers import format_subject
 from dashboards.figures import policy_actions
 from fallow.action_models import Decision, Reason
 from fallow.window import format_duration
-from runtime.rendering.action_tables import name_subject
 from runtime.rendering.tables import name_clusters, render
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _build_decision_row(
         "step": decision.step,
         "ruling": decision.ruling,
         "cluster": decision.subject[0],
-        "workload": name_subject(decision.subject),
+        "workload": format_subject(decision.subject),
         "since": _find_case_start(result, decision.finding),
         "do": decision.verb,
         "policy": decision.policy,
@@ -154,7 +153,7 @@ def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str
         "step": "",
         "ruling": "deny",
         "cluster": refused.subject[0],
-        "workload": name_subject(refused.subject),
+        "workload": format_subject(refused.subject),
         "since": _find_case_start(result, refused.finding),
         "do": facts.recommendation.verb if facts else "",
         "policy": refused.policy or "none",
@@ -253,7 +252,7 @@ def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
         {
             "at": s.at.replace(tzinfo=None),
             "cluster": s.subject[0],
-            "workload": name_subject(s.subject),
+            "workload": format_subject(s.subject),
             "do": s.verb,
             "gpus": s.gpus,
             "idle_since": s.idle_since.replace(tzinfo=None),
@@ -303,7 +302,7 @@ def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
         "stops": stop_rows(backtest),
         "unresolved": [
             {
-                "workload": name_subject(case.subject),
+                "workload": format_subject(case.subject),
                 "idle_since": case.idle_since,
                 "until": case.until,
                 "gpu_hours": case.gpu_hours,
@@ -359,7 +358,7 @@ def _write_unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
     lines = [f"the identity of {cases} not be resolved: never stopped here, and not judged"]
     named = backtest.unresolved[:top] if top else backtest.unresolved
     lines += [
-        f"  {name_subject(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
+        f"  {format_subject(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
         f"{case.until:%Y-%m-%d %H:%M} UTC, {case.gpu_hours:,.1f} GPU-hours: {case.why}"
         for case in named
     ]

@@ -15,6 +15,7 @@ from dashboards.figures.inbox import FindingChoice
 from dashboards.figures.query import Filters
 from dashboards.text import format_three_digits
 from dashboards.views import capacity
+from fallow.money import round_to_cents
 from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
@@ -131,9 +132,12 @@ def test_a_row_per_workload_adds_up_to_the_findings(views: Warehouse) -> None:
     rows = inbox.list_workloads(views, WINDOW, ALL, ANY).to_pylist()
     workloads = [(row["cluster"], row["workload"]) for row in rows]
     assert len(workloads) == len({*workloads}) < len(findings) < inbox.MOST
-    assert sum(row["findings"] for row in rows) == len(findings) == rows[0]["all_findings"]
-    assert rows[0]["all_usd"] == sum(row["usd"] for row in findings if row["usd"] is not None)
-    assert sum(row["usd_all"] or 0 for row in rows) == rows[0]["all_usd"]
+    totals = inbox.read_totals(views, WINDOW, ALL)
+    assert sum(row["findings"] for row in rows) == len(findings) == totals.findings
+    assert sum(row["usd"] for row in findings if row["usd"] is not None) == sum(
+        row["usd_all"] or 0 for row in rows
+    )
+    assert totals.usd == round_to_cents(sum(row["usd_all"] or 0 for row in rows))
     several = next(row for row in rows if row["findings"] > 1)
     of_it = inbox.list_findings_of(
         views, WINDOW, ALL, ANY, (several["cluster"], several["workload"])

@@ -4,8 +4,6 @@ WITH summed AS (
         cluster,
         workload,
         count(*) AS findings,
-        count(*) FILTER (WHERE evidence = 'confirmed') AS confirmed,
-        count(*) FILTER (WHERE gpu_hours > 0) AS saving_findings,
         sum(usd) AS usd_all,
         sum(usd_rank) AS usd_rank_all,
         sum(gpu_hours) AS gpu_hours_all,
@@ -29,18 +27,6 @@ most AS (
         gpu_hours_all DESC,
         worst ASC
     LIMIT $most_workloads
-),
-
-totals AS (
-    SELECT
-        sum(findings)::BIGINT AS all_findings,
-        sum(confirmed)::BIGINT AS all_confirmed,
-        sum(saving_findings)::BIGINT AS all_saving,
-        sum(usd_all) AS all_usd,
-        sum(at_most_usd_all) AS all_at_most_usd,
-        sum(gpu_hours_all) AS all_gpu_hours,
-        count(*) AS all_workloads
-    FROM summed
 )
 
 SELECT
@@ -50,18 +36,10 @@ SELECT
     m.usd_rank_all,
     m.gpu_hours_all,
     m.at_most_gpu_hours_all,
-    m.at_most_usd_all,
-    t.all_findings,
-    t.all_confirmed,
-    t.all_saving,
-    t.all_usd,
-    t.all_at_most_usd,
-    t.all_gpu_hours,
-    t.all_workloads
+    m.at_most_usd_all
 FROM most AS m
 INNER JOIN chosen AS c
     ON m.cluster = c.cluster AND m.workload = c.workload AND m.worst = c.id
-CROSS JOIN totals AS t
 QUALIFY row_number() OVER (PARTITION BY c.cluster, c.workload ORDER BY c.policy ASC) = 1
 ORDER BY
     m.usd_rank_all DESC NULLS LAST,

@@ -1,6 +1,6 @@
--- Identified, approved, acted, verified: each stage is part of the one before it. Saveable: the
--- last analysis has it, and no action took effect; its dollars are a list: those of each cluster.
--- Beside both stands the bound of hours in use.
+-- Identified, approved, acted: each stage is part of the one before it. Saveable: the last analysis
+-- has it, and no action took effect; its dollars are a list: those of each cluster. Beside both
+-- stands the bound of hours in use. Verified: the actions that were measured.
 SELECT
     count(*) FILTER (WHERE gpu_hours > 0 OR acted_at IS NOT null) AS identified,
     coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
@@ -28,10 +28,10 @@ SELECT
     count(*) FILTER (WHERE took) AS acted,
     coalesce(sum(gpu_hours) FILTER (WHERE took), 0) AS acted_gpu_hours,
     sum(usd) FILTER (WHERE took) AS acted_usd,
-    count(verified_gpu_hours) AS verified,
-    coalesce(sum(verified_gpu_hours), 0) AS verified_gpu_hours,
-    sum(verified_usd) AS verified_usd,
-    count(*) FILTER (WHERE stage = 'requested') AS waiting,
+    (SELECT count(DISTINCT action) FROM measured) AS verified,
+    (SELECT coalesce(sum(gpu_hours), 0) FROM measured) AS verified_gpu_hours,
+    (SELECT sum(usd) FROM measured) AS verified_usd,
+    (SELECT count(DISTINCT action) FILTER (WHERE is_reversed) FROM measured) AS reversed,
     EXISTS (SELECT 1 FROM parsed_findings) OR EXISTS (
         SELECT 1
         FROM plugin_run

@@ -11,11 +11,6 @@ SELECT
     coalesce(sum(unknown_gpu_hours), 0) AS unknown_gpu_hours,
     sum(held_gpu_hours) AS held_gpu_hours,
     sum(held_usd) AS held_usd
-FROM saving
-WHERE
-    start >= $since AND start < $until
-    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    AND ($team::VARCHAR IS null OR team = $team)
-    AND ($namespace::VARCHAR IS null OR namespace = $namespace)
+FROM measured
 GROUP BY kind
 ORDER BY kind ASC
