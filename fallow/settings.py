@@ -72,7 +72,13 @@ def find_default_home() -> Path:
 class Settings(SettingsGroup):
     """Everything that may stand in `fallow.yaml`."""
 
-    cluster: str = Field("default", min_length=1, description="name of the cluster")
+    cluster: str = Field(
+        "default",
+        min_length=1,
+        max_length=253,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="name of the cluster",
+    )
     home: Path = Field(
         default_factory=find_default_home, description="folder of the embedded warehouse"
     )

@@ -125,7 +125,10 @@ def undo(
     *,
     by: By = None,
 ) -> None:
-    """Give back what an action took: exactly, once, and only if nobody changed it since."""
+    """Give back what an action took: exactly, and once.
+
+    It is refused where somebody changed the object since.
+    """
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
         actor = live_actor.build_actor(
@@ -146,7 +149,7 @@ def resume(
     *,
     by: By = None,
 ) -> None:
-    """Request that the job which an action suspended is resumed once it has room.
+    """Ask that the job which an action suspended is resumed.
 
     `fallow undo` gives it back at once, also where no GPU is free, and withdraws the request.
     """
@@ -182,7 +185,10 @@ def keep(
     *,
     by: By = None,
 ) -> None:
-    """Keep a workload from being stopped for a while: an annotation, written as yourself."""
+    """Keep a workload from being stopped for a while.
+
+    It is an annotation, written as yourself.
+    """
     settings = run.settings()
     until = run.now() + parse_duration(duration)
     cluster = open_cluster(run, settings)
@@ -220,7 +226,7 @@ def thaw(run: CommandRun, *, by: By = None) -> int:
 
 
 def reconcile(run: CommandRun, *, by: By = None) -> int:
-    """Compare the journal with the marks that actions left on objects, and with the Lease.
+    """Compare the journal with the marks of actions on objects.
 
     A restored home needs it before `fallow thaw`. It changes nothing in the cluster and lists the
     actions that the journal lacks: `fallow undo` cannot undo them.
@@ -253,7 +259,7 @@ def reconcile(run: CommandRun, *, by: By = None) -> int:
 
 
 def canary(run: CommandRun, *, yes: Yes = False) -> int:
-    """Stop and restore a Deployment of Fallow's own, to prove that acting works.
+    """Stop and restore a Deployment of Fallow's own, as a proof.
 
     A dry run unless --yes; then it stays until the Deployment is Ready again, or failed to be.
     """
@@ -322,7 +328,7 @@ def actions(
         ),
     ] = None,
 ) -> int:
-    """List what was done, what waits for approval, and what came of it."""
+    """List what was done, what waits for approval, what came of it."""
     settings = run.settings()
     if verify or anchor is not None:
         return _verify(run, settings, anchor)

@@ -64,7 +64,7 @@ def analyze(
         bool, typer.Option("--fail-on-findings", help="exit with 4 where there are findings")
     ] = False,
 ) -> int:
-    """Find waste, with evidence and price, and what removing it saves.
+    """Find waste: evidence, price, and what removing it saves.
 
     Findings are ranked by the dollars they save; together they never save more than the bill.
     """
@@ -117,7 +117,7 @@ def explain(
         str, typer.Argument(metavar="ID", help="of a finding or an action, or its beginning")
     ],
 ) -> None:
-    """Print what a finding rests on: rows, SQL with its parameters, rate and arithmetic.
+    """Print what a finding rests on: rows, SQL, rate, arithmetic.
 
     Of an action: policy, facts, gates, writes, proofs, outcome and saving, and whether its verdict
     comes out again from the stored rows.

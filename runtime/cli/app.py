@@ -4,6 +4,7 @@
 """
 
 from importlib import import_module
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import typer
@@ -20,10 +21,11 @@ stdout is data (-o table, json, csv or md), stderr is diagnostics."""
 
 
 class CommandEntry(NamedTuple):
-    """A line of `commands.csv`: a command or group, its module in `runtime.cli`, its short help."""
+    """A line of `commands.csv`: a command or group, its module, section and summary."""
 
     name: str
     module: str
+    section: str
     summary: str
 
 
@@ -42,6 +44,18 @@ class CommandTable(TyperGroup):
             entry.name: TyperCommand(entry.name, callback=None, help=entry.summary)
             for entry in self.entries.values()
         }
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write the commands in their sections, each summary cut to the terminal's width."""
+        longest = max(map(len, self.entries))
+        limit = formatter.width - 4 - longest
+        for section, entries in groupby(self.entries.values(), key=lambda entry: entry.section):
+            listed = [
+                (e.name.ljust(longest), self.commands[e.name].get_short_help_str(limit))
+                for e in entries
+            ]
+            with formatter.section(section):
+                formatter.write_dl(listed)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Find the command that the words name, and load it."""

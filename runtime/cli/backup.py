@@ -29,7 +29,7 @@ def backup(
         ),
     ] = False,
 ) -> None:
-    """Copy a home as it is at one moment, beside the running service, and read the copy back.
+    """Copy a home as it is, beside the running service.
 
     Catalog, data, archive, rows that wait for them, journal, snapshots, deliveries, baselines and
     policies; not the settings, which may have secrets. The manifest is written last: without it,
@@ -71,11 +71,11 @@ def restore(
         ),
     ] = "",
 ) -> None:
-    """Restore a backup into the empty places that the settings name; nothing is overwritten.
+    """Restore a backup into the empty places of the settings.
 
-    A catalog of PostgreSQL goes into the empty database that warehouse.catalog names. Before
-    anything is written, every name is checked and every file is compared with its checksum; then
-    the warehouse and the journal are verified.
+    Nothing is overwritten. A catalog of PostgreSQL goes into the empty database that
+    warehouse.catalog names. Before anything is written, every name is checked and every file is
+    compared with its checksum; then the warehouse and the journal are verified.
     Nothing acts until `fallow reconcile` and `fallow thaw`: undo and keep work.
     """
     result = restore_backup(run.settings(), source, run.now, manifest_sha256=manifest_sha256)

@@ -30,7 +30,7 @@ def collect(
         list[str] | None, typer.Option(metavar="NAME", help="only this collector; repeatable")
     ] = None,
 ) -> int:
-    """Collect once from every configured source, account for it, and print how the scrapes went."""
+    """Collect once from every source, and account for it."""
     if not once:
         raise UsageError(
             "collect wants --once", hint="fallow up is the service that collects on a schedule"
@@ -58,7 +58,7 @@ def doctor(
         typer.Option(metavar="NAME", help="with --actions: rights in this one; repeatable"),
     ] = None,
 ) -> int:
-    """Check sources, rights, prices, storage, channels and pages, and say what to do about each."""
+    """Check sources, rights, prices, storage, and say what to do."""
     if actions:
         return _review_access(run, namespace or [])
     settings = run.settings(prometheus__url=prometheus)
@@ -104,7 +104,7 @@ def up(
         bool, typer.Option("--backfill/--no-backfill", help="read the Prometheus's history too")
     ] = True,
 ) -> None:
-    """Run the service: collect, account, analyze, act, maintain and show, until SIGTERM."""
+    """Run the service: collect, account, analyze, act and show."""
     log_uncaught()
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}

@@ -42,7 +42,7 @@ def dashboard(
         typer.Option(metavar="HOST:PORT", help="where pages answer; loopback without a sign-in"),
     ] = None,
 ) -> None:
-    """Show spend, waste, findings and actions in a browser, until Ctrl-C.
+    """Show the pages in a browser, until Ctrl-C.
 
     `fallow up` starts it beside the service. It only reads; what people approve goes to the service
     with their name.

@@ -25,7 +25,7 @@ def list_incidents(
     by: Annotated[str | None, typer.Option(help=BY, metavar="|".join(DIMENSIONS))] = None,
     split: Annotated[str | None, typer.Option(help=SPLIT)] = None,
 ) -> None:
-    """List failures of workloads and devices: ranked causes, evidence, lost work, and one step.
+    """List failures: ranked causes, evidence, lost work, one step.
 
     Reads only: no step is taken. What is not certain is `hold`. With --by: how often they come and
     what they cost.

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_queue(run: CommandRun) -> None:
-    """List the workloads that wait for GPUs: cost, reason, who blocks them, the cheapest way in.
+    """List workloads that wait: cost, reason, blockers, ways in.
 
     Reads only: nothing is stopped, moved or lent.
     """
@@ -46,7 +46,7 @@ def why_pending(
         str, typer.Argument(metavar="WORKLOAD", help="Kind/namespace/name, or a part of it")
     ],
 ) -> None:
-    """Say why a workload waits for GPUs, who blocks it, and where and how it would get in.
+    """Say why a workload waits, and where and how it would get in.
 
     Reads only: nothing is moved. Of each place: GPUs that are free there; whether its pods have
     room on them; and whether it fits, or what refuses it.

@@ -43,9 +43,9 @@ def plan(
     at: At = None,
     top: Annotated[int, typer.Option(min=0, help="rows of a table, 0 = all")] = 40,
 ) -> None:
-    """Show what policies decide now: done (+), notified (~), held (=), refused (-), and why.
+    """Show what policies decide now: done, notified, held, refused.
 
-    Reads only. `fallow apply` carries it out.
+    Signs: + done, ~ notified, = held, - refused. Reads only; `fallow apply` carries it out.
     """
     settings, rules = _read_rules(run, policies)
     with run.warehouse(settings) as warehouse:
@@ -81,7 +81,7 @@ def why_not(
     gates: Annotated[bool, typer.Option("--gates", help="every gate that refuses")] = False,
     every: Annotated[bool, typer.Option("--all", help="gates that are open, too")] = False,
 ) -> None:
-    """Say why a workload is not acted upon, and what would have to change, by the last plan.
+    """Say why a workload is not acted upon, and what would help.
 
     `--gates`, `-o json` and every other option judge anew: each gate's answer under each policy.
     """
@@ -134,7 +134,7 @@ def backtest(
         bool, typer.Option("--dry-run", help="do not write the verdict into the journal")
     ] = False,
 ) -> int:
-    """Replay a policy over the site's own past, with data only up to each moment.
+    """Replay a policy over the site's own past.
 
     Exit code 3 where it does not prove the rate of reversals that the policy declares: then the
     policy may only notify. `fallow policy trust` opens it by hand.

@@ -44,7 +44,7 @@ def report(
     team: Annotated[str | None, typer.Option(help="the team of the team's report")] = None,
     focus_version: Annotated[str, typer.Option(help="1.2 | 1.0")] = "1.2",
 ) -> None:
-    """Write a report over a window: the same numbers as the dashboard, to the cent.
+    """Write a report: the same numbers as the dashboard.
 
     Text (md, csv, focus) goes to stdout without --file; html and pdf to a file here. FOCUS is
     Parquet where FILE ends in .parquet.

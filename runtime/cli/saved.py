@@ -26,7 +26,7 @@ def saved(
         bool, typer.Option("--cases", help="each case: identified, approved, acted, verified")
     ] = False,
 ) -> None:
-    """Show what acting saved: predicted, measured, and what it cost to start again.
+    """Show what acting saved: predicted and measured.
 
     Dollars are cash (node gone), served (others ran there), released (nobody took it) or sunk
     (reserved); together never more than the devices cost.

@@ -59,7 +59,7 @@ def simulate(
         int, typer.Option(min=0, max=65534, help="with --serve: exporters; the API is the next")
     ] = 0,
 ) -> None:
-    """Run a simulated fleet without enforcement and with it, and measure both.
+    """Run a simulated fleet with and without enforcement.
 
     With --serve it opens its exporters and its Kubernetes API on loopback instead.
     """

@@ -41,7 +41,7 @@ def spend(
         typer.Option("--share-unallocated", help="spread what is not allocated over its users"),
     ] = False,
 ) -> None:
-    """Show GPU-hours and dollars that add up to the capacity and to the bill."""
+    """Show GPU-hours and dollars, adding up to capacity and bill."""
     names = [name.strip() for name in by.split(",") if name.strip()]
     wrong = [name for name in names if name not in BY]
     if wrong or not names:

@@ -33,7 +33,7 @@ def what_if(
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
 ) -> None:
-    """Replay the site's own past with another policy, quota, pool or priority: before and after.
+    """Replay the past with another policy, quota, pool or priority.
 
     Reads only. First the past as it was is replayed: where it misses the record by more than 10 %,
     the answer is not to be trusted and says which figures missed.

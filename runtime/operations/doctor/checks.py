@@ -55,13 +55,7 @@ def run_checks(
     Raises:
         UsageError: the settings, or the window, cannot be used at all.
     """
-    rows: list[CheckRow] = []
-    if settings.prometheus.url:
-        rows += _check_prometheus(settings, now)
-    rows += source_checks.check_exporters(settings, now)
-    rows += source_checks.check_notebooks(settings, now)
-    rows += cluster.check_cluster(settings)
-    rows += prices.check_prices(settings, now)
+    rows = _list_source_rows(settings, now)
     rows += storage.check_storage(settings)
     rows += _check_warehouse(settings, now=now, opening=opening, window=window, only=only)
     rows += channels.check_channels(settings)
@@ -70,6 +64,21 @@ def run_checks(
     has_rows = status.get("warehouse") == "ok" and NO_ROWS not in status
     rows[:0] = check_sources(settings, has_rows=has_rows)
     return [msgspec.structs.asdict(row) for row in rows]
+
+
+def check_sources_and_prices(settings: Settings, now: datetime) -> list[dict[str, Any]]:
+    """Return what the sources and prices of settings have, one row per check, before any row."""
+    rows = [*check_sources(settings, has_rows=False), *_list_source_rows(settings, now)]
+    return [msgspec.structs.asdict(row) for row in rows]
+
+
+def _list_source_rows(settings: Settings, now: datetime) -> list[CheckRow]:
+    rows = [*(_check_prometheus(settings, now) if settings.prometheus.url else ())]
+    rows += source_checks.check_exporters(settings, now)
+    rows += source_checks.check_notebooks(settings, now)
+    rows += cluster.check_cluster(settings)
+    rows += prices.check_prices(settings, now)
+    return rows
 
 
 def exit_code(rows: Sequence[dict[str, Any]]) -> int:
