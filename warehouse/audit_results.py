@@ -104,7 +104,7 @@ def compute_results(
     hours = list_buckets(since, until, HOUR)
     first_day = _floor(since, DAY)
     end = _floor(until - HOUR, DAY) + DAY
-    totals = {DAILY: audits.run_audit(warehouse, DAILY, first_day, end)}
+    totals = {DAILY: audits.run_audit(warehouse.whole, DAILY, first_day, end)}
     days = list_buckets(first_day, until, DAY)
     return pa.concat_tables(
         [
@@ -125,7 +125,8 @@ def store_results(
     cursor.execute(
         "DELETE FROM audit WHERE (period, bucket) IN (SELECT period, bucket FROM incoming)"
     )
-    waits = f"period = '1h' AND bucket IN ({MARKED_HOURS}) AND NOT $marked"
+    marked_hours = f"SELECT bucket FROM ({MARKED_HOURS}) WHERE cluster IS NULL"
+    waits = f"period = '1h' AND bucket IN ({marked_hours}) AND NOT $marked"
     cursor.execute(
         f"INSERT INTO audit BY NAME SELECT DISTINCT * FROM incoming WHERE NOT ({waits})",
         {"marked": marked},

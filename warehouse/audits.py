@@ -103,13 +103,15 @@ def run_audits(
     return list_failures(rows)
 
 
-def list_unaccounted_hours(warehouse: "Warehouse") -> list[datetime]:
-    """Return the hours, naive UTC, that the audits `AGAINST_LEDGER` leave out at present."""
+def list_unaccounted_hours(warehouse: "Warehouse") -> list[tuple[str, datetime]]:
+    """Return the hours, naive UTC, that the audits `AGAINST_LEDGER` leave out at present.
+
+    Each has its cluster, "" = all clusters.
+    """
     since, until = find_hours(warehouse, None)
-    sql = f"FROM ({MARKED_HOURS}) WHERE bucket >= $since AND bucket < $until ORDER BY ALL"
-    rows = warehouse.query(sql, {"since": since, "until": until})
-    hours: list[datetime] = rows["bucket"].to_pylist()
-    return hours
+    sql = f"FROM ({MARKED_HOURS}) WHERE bucket >= $since AND bucket < $until"
+    rows = warehouse.query(sql, {"since": since, "until": until}).to_pylist()
+    return sorted((row["cluster"] or "", row["bucket"]) for row in rows)
 
 
 def has_accounted_hours(warehouse: "Warehouse") -> bool:

@@ -6,6 +6,7 @@ A process that dies in between therefore causes repeated work, never missing wor
 
 import logging
 from bisect import bisect
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,9 @@ HOUR = timedelta(hours=1)
 MARK_OFFSET = timedelta(microseconds=1)
 """How much later than its hour a mark is after an accounting has taken it. What changes the hour
 while it is written sets a mark of its own, which the accounting does not clear."""
-MARKED_HOURS = "SELECT DISTINCT date_trunc('hour', bucket) AS bucket FROM unposted"
+UNMARKED = "EXCEPT SELECT bucket FROM unposted WHERE cluster IS NULL"
+"""Which hours are to be marked: a mark without a cluster is of all clusters."""
+MARKED_HOURS = "SELECT DISTINCT date_trunc('hour', bucket) AS bucket, cluster FROM unposted"
 KEPT_AROUND = timedelta(days=45)
 """An hour is kept, and the ledger has it, where telemetry of a day at most so far from it is kept,
 in the lake or archived: an outage of three months is unknown and paid. What one stray timestamp
@@ -108,7 +111,7 @@ def mark_hours(
     start = max(start, EARLIEST)
     unmarked = cursor.execute(
         "SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
-        " EXCEPT SELECT bucket FROM unposted",
+        f" {UNMARKED}",
         {"start": start + delay, "end": end},
     ).to_arrow_table()
     # Most hours are marked already, and a statement that inserts nothing costs the lake as much.
@@ -136,7 +139,7 @@ def mark_ledger_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: d
         "INSERT INTO unposted BY NAME"
         " SELECT DISTINCT time_bucket(INTERVAL 1 HOUR, bucket) AS bucket FROM ledger"
         " WHERE bucket >= date_trunc('hour', $start::TIMESTAMP) AND bucket < $end::TIMESTAMP"
-        " EXCEPT SELECT bucket FROM unposted",
+        f" {UNMARKED}",
         {"start": start, "end": end},
     )
 
@@ -176,7 +179,7 @@ def take_marks(warehouse: "Warehouse") -> None:
     with warehouse.transaction() as cursor:
         cursor.execute(
             f"INSERT INTO unposted BY NAME SELECT bucket + $taken AS bucket FROM unposted"
-            f" WHERE {waiting} EXCEPT SELECT bucket FROM unposted",
+            f" WHERE {waiting} {UNMARKED}",
             parameters,
         )
         cursor.execute(f"DELETE FROM unposted WHERE {waiting}", {"end": parameters["end"]})
@@ -253,11 +256,20 @@ def _list_kept(warehouse: "Warehouse", oldest: datetime, recent: datetime) -> li
     return spans
 
 
-def clear_marks(warehouse: "Warehouse", window: Window) -> None:
-    """Clear the taken marks of the hours that a written window touches."""
+def clear_marks(warehouse: "Warehouse", window: Window, left_out: Collection[str] = ()) -> None:
+    """Clear the taken marks of the hours that a written window touches.
+
+    `left_out`: clusters whose rows of these hours could not be written; these stay marked.
+    """
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
     with warehouse.transaction() as cursor:
         cursor.execute(
             f"DELETE FROM unposted WHERE bucket > $before AND bucket < $end AND {_IS_TAKEN}",
             {"before": start - HOUR + MARK_OFFSET, "end": end},
         )
+        for cluster in left_out:
+            cursor.execute(
+                "INSERT INTO unposted BY NAME SELECT $cluster AS cluster, unnest("
+                "range($first::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket",
+                {"cluster": cluster, "first": start + MARK_OFFSET, "end": end},
+            )

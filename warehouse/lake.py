@@ -14,6 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
+from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -29,6 +30,7 @@ from fallow.errors import (
     ForeignWarehouseError,
     TemporaryError,
     UnreadableDaysError,
+    UsageError,
     WarehouseError,
 )
 from fallow.private_files import narrow_home
@@ -50,7 +52,7 @@ from warehouse.small_engine import SmallEngine
 from warehouse.snapshot_reader import SnapshotReader
 from warehouse.stages.files import NewFiles
 from warehouse.views import ViewSchemas
-from warehouse.views.tiers import list_marked_days, parse_name
+from warehouse.views.tiers import list_marked_days, parse_name, select_clusters
 
 log = logging.getLogger("fallow.warehouse")
 
@@ -98,6 +100,8 @@ class Warehouse:
         self.marks = PlaceMarks(settings, place, self._cursor)
         self._write = write
         self._writing = False
+        self._clusters: frozenset[str] = frozenset()
+        self._whole: Warehouse | None = None
 
     @classmethod
     def open(
@@ -268,6 +272,31 @@ class Warehouse:
             cursor.close()
         return sql_access.list_read_tables(sql)
 
+    @property
+    def whole(self) -> "Warehouse":
+        """The warehouse with the rows of all clusters."""
+        return self._whole or self
+
+    def of_clusters(self, names: Iterable[str]) -> "Warehouse":
+        """Return this warehouse as if the others had no clusters but these.
+
+        Queries see their rows only, and `replace` and `derive` leave the others'. Nodes and rates
+        are seen whole: what part of a commitment a cluster pays depends on the nodes of all.
+        """
+        part = copy(self)
+        part._clusters, part._whole = frozenset(names), self  # noqa: SLF001
+        return part
+
+    def query_whole(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run a query over all clusters; over those of `of_clusters` where others' rows fail it.
+
+        Raises: as `query`.
+        """
+        if self._whole is not None:
+            with suppress(UsageError, WarehouseError):
+                return self._whole.query(sql, parameters)
+        return self.query(sql, parameters)
+
     def read_memory_limit(self) -> int:
         """Return the bytes that the engine may use."""
         with self.catalog_cursor() as cursor:
@@ -317,7 +346,7 @@ class Warehouse:
             with self._change:
                 cursor, views = self._cursor(), self._views
             try:
-                yield cursor, views.begin(cursor, names)
+                yield cursor, views.begin(cursor, names, self._clusters)
             finally:
                 with suppress(duckdb.Error):
                     cursor.rollback()
@@ -441,6 +470,8 @@ class Warehouse:
         many are written as a file here. Returns how many rows were written.
         """
         named = parameters or {}
+        if self._clusters:
+            where_sql = f"({where_sql}) AND {select_clusters(table, self._clusters)}"
         self.latest.forget(table)
         with (
             self.transaction() as cursor,
@@ -470,10 +501,14 @@ class Warehouse:
         Raises:
             UnreadableDaysError: the query needs archived days, and their store is away.
         """
+        if self._clusters:
+            of_clusters = select_clusters(table, self._clusters)
+            where_sql = f"({where_sql}) AND {of_clusters}"
+            sql = f"SELECT * FROM ({sql}) WHERE {of_clusters}"
         while True:
             try:
                 with self.transaction() as cursor:
-                    away = self._views.use(cursor)
+                    away = self._views.use(cursor, self._clusters)
                     if away is not None:
                         _check_plan(statements.plan_change, cursor, away, sql, parameters)
                         delete_sql = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
@@ -484,7 +519,7 @@ class Warehouse:
             except StoreAwayError:
                 if not self._views.report_failure():
                     raise
-            self._views.ready()
+            self._views.ready(self._clusters)
 
     def close(self) -> None:
         """Close the files and release the writer's lock."""

@@ -73,7 +73,7 @@ def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
         UsageError: `step` is neither 1h nor 5m.
     """
     whole = align_window(window, step)
-    fleet = signals.read_fleet(wh)
+    fleet = signals.read_fleet(wh.whole)
     signals.write_signals(wh, widen_to_startups(wh.settings, whole), fleet)
     return sum(
         wh.derive(

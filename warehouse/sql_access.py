@@ -21,7 +21,7 @@ from fallow.resources import read_table
 INTERNAL_TABLES: dict[str, tuple[str, ...]] = {
     "watermark": ("name",),
     "dirty": ("cluster",),
-    "unposted": (),
+    "unposted": ("cluster",),
     "cold_file": ("noun", "path", "sha256"),
     "schema_version": ("fallow",),
 }

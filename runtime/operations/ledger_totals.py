@@ -273,18 +273,25 @@ def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
     return rows
 
 
-def format_unaccounted(hours: Sequence[datetime]) -> str:
-    """Return the sentence that names hours, ascending, which audits of the ledger left out."""
-    spans: list[tuple[datetime, datetime]] = []
-    for hour in hours:
-        if spans and spans[-1][1] == hour:
-            spans[-1] = (spans[-1][0], hour + HOUR)
+def format_unaccounted(hours: Sequence[tuple[str, datetime]]) -> str:
+    """Return the sentence that names hours, ascending, which audits of the ledger left out.
+
+    Each has its cluster, "" = all clusters.
+    """
+    spans: list[tuple[str, datetime, datetime]] = []
+    for cluster, hour in hours:
+        if spans and (spans[-1][0], spans[-1][2]) == (cluster, hour):
+            spans[-1] = (cluster, spans[-1][1], hour + HOUR)
         else:
-            spans.append((hour, hour + HOUR))
-    named = [f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}" for start, end in spans[:MOST_SPANS]]
+            spans.append((cluster, hour, hour + HOUR))
+    named = [
+        f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}{f' of {cluster}' if cluster else ''}"
+        for cluster, start, end in spans[:MOST_SPANS]
+    ]
     more = len(spans) - MOST_SPANS
     others = f" and {more} more stretches" if more > 0 else ""
-    count = "1 hour" if len(hours) == 1 else f"{len(hours)} hours"
+    number = len({hour for _, hour in hours})
+    count = "1 hour" if number == 1 else f"{number} hours"
     return (
         f"{count} not accounted yet: {', '.join(named)}{others} (UTC); left out by the audits "
         f"{' and '.join(audits.AGAINST_LEDGER)}; the next accounting step writes them"

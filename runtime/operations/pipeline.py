@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ import msgspec
 
 from analyzers.reliability import lost_work
 from fallow.container_limits import release_memory
-from fallow.errors import UnreadableDaysError, WarehouseError
+from fallow.errors import TemporaryError, UnreadableDaysError, UsageError, WarehouseError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector
+from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs
@@ -28,6 +29,7 @@ from warehouse.ingest import check_times
 from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
 from warehouse.restatements import finish_price_changes
+from warehouse.runners.slices import StageError
 from warehouse.stages.audit_stage import audit_stage
 from warehouse.stages.ledger_stage import write_ledger_stage
 from warehouse.stages.rollup_stage import roll_up_stage
@@ -103,6 +105,11 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch], *, is_restating: boo
 HOUR = timedelta(hours=1)
 LEDGER_LOOKBACK = timedelta(hours=3)
 """Hours that are accounted again: rows within `signals.CONTEXT` after them may change them."""
+FAULTS = (WarehouseError, UsageError, StageError, ValueError, ArithmeticError)
+"""What rows that cannot be accounted raise; a `TemporaryError` is no fault of rows."""
+Step = Callable[["Warehouse", Window], None]
+Faults = Mapping[datetime, Mapping[str, str]]
+"""By hour the reason of each cluster that cannot be accounted."""
 
 
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
@@ -111,69 +118,116 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     The ledger is written for the window and for every hour whose rollups have changed (by rows that
     came late, after an outage or from a backfill) or whose work was lost.
     Hours that need archived days stay marked while the store of these days is away. Hours that have
-    not begun have no rows in the ledger, also after the clock was ahead.
+    not begun have no rows in the ledger, also after the clock was ahead. Rows of a cluster that
+    make an hour fail cost that cluster this hour: it stays marked, and is listed with the reason.
 
     Raises:
-        WarehouseError: no hour can be accounted. One that cannot stays marked beside the others.
+        FallowError: no hour can be accounted.
     """
     buckets = roll_up_stage(warehouse)
     withdraw_future_hours(warehouse)
     dirty.take_marks(warehouse)
     failures: list[AuditFailure] = []
-    burst_bps = warehouse.settings.reliability.burst_bps
-    broken: list[Window] = []
 
-    def allocate(part: Window) -> None:
-        write_allocations(warehouse, part)
+    def allocate(seen: "Warehouse", part: Window) -> None:
+        write_allocations(seen, part)
         late = Window(part.start - lost_work.LATE, part.end)
-        rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
-        work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
+        rows = lost_work.compute_work_lost(seen, part, warehouse.settings.reliability.burst_bps)
+        work_lost.write_work_lost(seen, lost_work.build_batch(rows).rows, late)
 
-    def post(part: Window) -> None:
-        if any(hour.start < part.end and part.start < hour.end for hour in broken):
-            raise WarehouseError("its devices could not be allocated")
-        write_ledger_stage(warehouse, part)
-        failures.extend(audit_stage(warehouse, part, marked=True))
-        dirty.clear_marks(warehouse, part)
+    def post(seen: "Warehouse", part: Window) -> None:
+        write_ledger_stage(seen, part)
+        refused = audit_stage(seen, part, marked=True)
+        if seen is warehouse:
+            failures.extend(refused)
+            dirty.clear_marks(warehouse, part)
 
+    faults: Faults = {}
     # Lost work is known only after its loss: hours that were written before are written again.
     for step in (allocate, post):
-        broken += _run_parts(step, dirty.list_marked_windows(warehouse, window))
+        parts = dirty.list_marked_windows(warehouse, window)
+        faults = _run_parts(warehouse, step, parts, faults)
+    for hour, reasons in faults.items():
+        if others := _list_clusters(warehouse) - reasons.keys():
+            seen = warehouse.of_clusters(others)
+            failures += audit_stage(seen, Window(hour, hour + HOUR), marked=True)
+        _leave_out(warehouse, hour, reasons)
     finish_price_changes(warehouse)
     # Pieces that each pass frees lie scattered, and the C library keeps their pages.
     release_memory()
     return buckets, failures
 
 
-def _run_parts(step: Callable[[Window], None], parts: Iterable[Window]) -> list[Window]:
-    """Run a step over windows; of one that fails, the hours that do not fail. Return the others.
+def _run_parts(
+    warehouse: "Warehouse", step: Step, parts: Iterable[Window], earlier: Faults
+) -> Faults:
+    """Run a step over windows; of one that fails, the hours and then the clusters that do not fail.
 
-    Hours that fail stay marked: no figure counts them, and the next pass tries them again.
+    Return what failed: by hour the reason of each cluster. `earlier`: what failed before this step.
 
     Raises:
-        WarehouseError: no hour could be done, so that it is no fault of an hour.
+        FallowError: nothing could be done, so that it is no fault of an hour.
     """
-    waiting, broken = deque(parts), list[Window]()
+    waiting, faults = deque(parts), dict(earlier)
     is_any_done, first = not waiting, None
     while waiting:
         part = waiting.popleft()
+        hours = [hour.start for hour in part.whole(HOUR).chunks(HOUR)]
         try:
-            with _leave_unreadable(part):
-                step(part)
-            is_any_done = True
-        except WarehouseError as error:
-            first = first or error
-            whole = part.whole(HOUR)
-            hours = whole.chunks(HOUR)
-            if len(hours) > 1:
-                middle = hours[len(hours) // 2].start
-                waiting.extendleft([Window(middle, whole.end), Window(whole.start, middle)])
+            if earlier.keys().isdisjoint(hours):
+                with _leave_unreadable(part):
+                    step(warehouse, part)
+                is_any_done = True
                 continue
-            log.exception("an hour cannot be accounted", extra={"start": part.start})
-            broken.append(part)
+        except FAULTS as error:
+            if isinstance(error, TemporaryError):
+                raise
+            first = first or error
+        if len(hours) > 1:
+            middle, whole = hours[len(hours) // 2], part.whole(HOUR)
+            waiting.extendleft([Window(middle, whole.end), Window(whole.start, middle)])
+            continue
+        clusters = _list_clusters(warehouse)
+        faults[hours[0]] = _run_clusters(warehouse, step, part, clusters, earlier.get(hours[0], {}))
+        is_any_done = is_any_done or clusters > faults[hours[0]].keys()
     if first is not None and not is_any_done:
         raise first
-    return broken
+    return faults
+
+
+def _run_clusters(
+    warehouse: "Warehouse",
+    step: Step,
+    hour: Window,
+    clusters: set[str],
+    earlier: Mapping[str, str],
+) -> dict[str, str]:
+    """Run a step over an hour of each cluster apart; return the reason of each that failed."""
+    reasons = dict(earlier)
+    for cluster in sorted(clusters - earlier.keys()):
+        try:
+            step(warehouse.of_clusters({cluster}), hour)
+        except (*FAULTS, UnreadableDaysError) as error:
+            log.exception(
+                "an hour of a cluster cannot be accounted",
+                extra={"cluster": cluster, "start": hour.start},
+            )
+            reasons[cluster] = str(error)
+    return reasons
+
+
+def _list_clusters(warehouse: "Warehouse") -> set[str]:
+    rows = warehouse.query("SELECT cluster FROM device UNION SELECT cluster FROM node")
+    return {*rows["cluster"].to_pylist()}
+
+
+def _leave_out(warehouse: "Warehouse", hour: datetime, reasons: Mapping[str, str]) -> None:
+    """Keep the marks of the clusters that fail in an hour, and list them with their reasons."""
+    at, end = warehouse.clock(), hour + HOUR
+    for cluster, reason in reasons.items():
+        row = Rejection("ledger", cluster, f"{hour:%Y-%m-%d %H:%M}", "hour", reason)
+        warehouse.ingest([build_batch([row], cluster=cluster, source="warehouse", at=at)])
+    dirty.clear_marks(warehouse, Window(hour, end), reasons)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def test_prices_and_the_marks_of_their_hours_are_stored_together(
 
 
 def test_many_stretches_are_counted() -> None:
-    hours = [START + timedelta(hours=2 * number) for number in range(7)]
+    hours = [("", START + timedelta(hours=2 * number)) for number in range(7)]
     text = format_unaccounted(hours)
     assert text.startswith("7 hours not accounted yet: 2026-11-20 08:00 to 2026-11-20 09:00, ")
     assert "and 2 more stretches (UTC)" in text

@@ -29,7 +29,9 @@ class Tables:
 
     def __init__(self) -> None:
         self.connection = engine.empty()
-        self.connection.execute("CREATE TABLE IF NOT EXISTS unposted (bucket TIMESTAMP)")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS unposted (bucket TIMESTAMP, cluster VARCHAR)"
+        )
         self.connection.execute(
             "CREATE MACRO ducklake_current_snapshot(lake) AS TABLE SELECT 7 AS id"
         )

@@ -11,7 +11,7 @@ ages AS (
         least(a.audited_at, d.audited_at) AS audited_at,
         a.audited_at IS null OR d.audited_at IS null AS is_new
     FROM hours AS h
-    ANTI JOIN unposted AS u ON h.bucket = date_trunc('hour', u.bucket)
+    ANTI JOIN unposted AS u ON h.bucket = date_trunc('hour', u.bucket) AND u.cluster IS null
     LEFT JOIN audit AS a ON a.period = '1h' AND h.bucket = a.bucket AND a.digest = $digest
     LEFT JOIN audit AS d
         ON d.period = '1d' AND date_trunc('day', h.bucket) = d.bucket AND d.digest = $digest

@@ -13,7 +13,10 @@ INNER JOIN devices AS d
 INNER JOIN timelines AS s ON d.device_id = s.device_id
 LEFT JOIN prices AS p ON s.timeline = p.timeline AND l.bucket = p.bucket
 ANTI JOIN unposted AS u
-    ON date_trunc('hour', l.bucket) = date_trunc('hour', u.bucket) AND NOT $marked
+    ON
+        date_trunc('hour', l.bucket) = date_trunc('hour', u.bucket)
+        AND coalesce(u.cluster, l.cluster) = l.cluster
+        AND NOT $marked
 WHERE l.bucket >= $since AND l.bucket < $until
 GROUP BY ALL
 HAVING

@@ -51,7 +51,10 @@ FROM ledger_hours AS p
 FULL JOIN expected AS e
     ON p.cluster = e.cluster AND p.device = e.device AND p.hour_at = e.hour_at
 ANTI JOIN unposted AS u
-    ON coalesce(p.hour_at, e.hour_at) = date_trunc('hour', u.bucket) AND NOT $marked
+    ON
+        coalesce(p.hour_at, e.hour_at) = date_trunc('hour', u.bucket)
+        AND coalesce(p.cluster, e.cluster) = coalesce(u.cluster, p.cluster, e.cluster)
+        AND NOT $marked
 WHERE
     coalesce(p.seconds, 0) > coalesce(e.seconds, 3600) + 1
     OR coalesce(p.seconds, 0) < coalesce(e.seconds, 0) - 1

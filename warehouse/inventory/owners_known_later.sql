@@ -84,3 +84,4 @@ hours AS (
 SELECT bucket FROM hours
 EXCEPT
 SELECT bucket FROM unposted
+WHERE cluster IS null

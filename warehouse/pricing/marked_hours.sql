@@ -5,3 +5,4 @@ WHERE NOT is_waiting
 EXCEPT
 SELECT bucket
 FROM unposted
+WHERE cluster IS null

@@ -109,11 +109,11 @@ def write_signals(wh: "Warehouse", window: Window, fleet: FleetDevices | None = 
     Read: rollup_5m, rollup_1h, allocation, device. A repeated call gives the same rows. `fleet`:
     its size, where it is known.
     """
-    count, fleet = 0, fleet or read_fleet(wh)
+    count, fleet = 0, fleet or read_fleet(wh.whole)
     for chunk in window.chunks(compute_stride(fleet)):
         around = _widen(chunk, fleet, wh.settings)
         bands = learn_bands(wh, around)
-        frozen = FrozenPower(around, wh.settings.ledger.idle_threshold)
+        frozen = FrozenPower(wh, around)
         for devices in list_device_ranges(wh, count_parts(fleet, chunk)):
             rows = _derive_part(wh, chunk, devices, bands, frozen)
             span = {**chunk.bounds(), **devices.bounds()}
@@ -129,7 +129,7 @@ def derive_signals(
     """Return the `signal` rows of a window and of some devices, in the table's order."""
     around = _widen(window, read_fleet(wh), wh.settings)
     bands = learn_bands(wh, around)
-    frozen = FrozenPower(around, wh.settings.ledger.idle_threshold)
+    frozen = FrozenPower(wh, around)
     return _derive_part(wh, window, devices, bands, frozen)
 
 
@@ -151,7 +151,7 @@ def _derive_part(
 
     def read(reader: SnapshotReader) -> tuple[pl.DataFrame, pl.DataFrame, Flags]:
         rows, owners = read_readings(reader, parameters, bands, tdps_w)
-        return rows, owners, frozen.flag_rows(reader, rows, owners)
+        return rows, owners, frozen.flag_rows(rows, owners)
 
     rows, owners, repeats = wh.read_at_once(read, READ_TABLES)
     if rows.is_empty():
@@ -188,7 +188,7 @@ def _name_owners(rows: pl.DataFrame, owners: pl.DataFrame) -> pa.Table:
     return pa.table(arrays, names=schema.names)
 
 
-def learn_bands(views: Views, window: Window) -> pl.DataFrame:
+def learn_bands(wh: "Warehouse", window: Window) -> pl.DataFrame:
     """Return each model's idle power per hour, learned from the week that ends with the hour.
 
     Columns: gpu_model, hour, band_w, band (`learned` or `prior`). A band depends on its own hour
@@ -199,7 +199,7 @@ def learn_bands(views: Views, window: Window) -> pl.DataFrame:
     first = hours[0] - LEARN_WINDOW + HOUR
     span = Window(first, hours[-1] + HOUR).bounds()
     rows = pl.DataFrame(
-        views.query(load_step("signals/idle_watts"), {**span, "least_work": states.LOW_ACTIVITY})
+        wh.query_whole(load_step("signals/idle_watts"), {**span, "least_work": states.LOW_ACTIVITY})
     ).filter(pl.col("watts") >= 0)
     models = [m.gpu_model for m in read_gpu_models()]
     begin = first.replace(tzinfo=None)

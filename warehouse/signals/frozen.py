@@ -9,7 +9,7 @@ contradict each other, and that is unknown as well), and the other devices of th
 nothing tells an idle GPU from frozen telemetry (`is_still`), and power is no second signal.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ import polars as pl
 
 from fallow.window import Window
 from warehouse.signals.runs import DeviceSamples, Floats, Ints
-from warehouse.snapshot_reader import SnapshotReader
 from warehouse.steps import load_step
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
 
 STILL_US = 600_000_000
 """Ten minutes without a change of the energy counter: it repeats an old value."""
@@ -100,12 +102,12 @@ class FrozenPower:
     Each hour is judged by the day before and after it, alone or within a week alike.
     """
 
-    def __init__(self, window: Window, threshold: float) -> None:
+    def __init__(self, warehouse: "Warehouse", window: Window) -> None:
         self.window = window
-        self._threshold = threshold
+        self._warehouse = warehouse
         self._buckets: pl.DataFrame | None = None
 
-    def flag_rows(self, reader: SnapshotReader, rows: pl.DataFrame, owners: pl.DataFrame) -> Flags:
+    def flag_rows(self, rows: pl.DataFrame, owners: pl.DataFrame) -> Flags:
         """Return which rows of `read_readings` are in them.
 
         The fleet is read only where equal readings have no energy counter beside them.
@@ -115,8 +117,9 @@ class FrozenPower:
             return np.zeros(rows.height, dtype=bool)
         if self._buckets is None:
             sql = load_step("signals/frozen_power")
-            parameters = {**self.window.bounds(), "threshold": self._threshold}
-            self._buckets = pl.DataFrame(reader.query(sql, parameters))
+            threshold = self._warehouse.settings.ledger.idle_threshold
+            parameters = {**self.window.bounds(), "threshold": threshold}
+            self._buckets = pl.DataFrame(self._warehouse.query_whole(sql, parameters))
         numbers = owners.select("cluster", "device", owner=pl.int_range(pl.len(), dtype=pl.Int32))
         frozen = self._buckets.join(numbers, on=["cluster", "device"])
         place = rows.select("owner", "at_us").with_row_index("row")

@@ -43,7 +43,7 @@ class ViewSchemas:
         self._direct_data, self._can_archive = direct_data, can_archive
         self._direct = DirectViews(connection, direct_data)
         self._lock = threading.Lock()
-        self._schema_by_state: dict[tuple[TierState, frozenset[str]], str] = {}
+        self._schema_by_state: dict[tuple[TierState, frozenset[str], frozenset[str]], str] = {}
         self._by_snapshot: tuple[int, TierState, frozenset[str]] | None = None
         self.reach = ColdReach()
         self.count = 0
@@ -56,31 +56,37 @@ class ViewSchemas:
         return views
 
     def begin(
-        self, cursor: duckdb.DuckDBPyConnection, names: frozenset[str] = frozenset()
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        names: frozenset[str] = frozenset(),
+        clusters: frozenset[str] = frozenset(),
     ) -> frozenset[str]:
         """Begin a read-only transaction in which unqualified names are the tables' views.
 
-        `names`: the tables, where the reader needs no others; see `direct`. Returns the places of
-        archived files that are away: the views lack their days.
+        `names`: the tables, where the reader needs no others; see `direct`. `clusters`: see
+        `define_view`. Returns the places of archived files that are away: the views lack their
+        days.
         """
-        if self._direct.begin(cursor, names):
+        if not clusters and self._direct.begin(cursor, names):
             return frozenset()
         while True:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state, away = self._state(cursor)
             with self._lock:
-                name = self._schema_by_state.get((state, away))
+                name = self._schema_by_state.get((state, away, clusters))
             # A transaction does not see views that were created after it began, by this or another
             # reader.
             if name is not None and _enter_schema(cursor, name):
                 return away
             cursor.rollback()
             with self._lock:
-                if (state, away) not in self._schema_by_state:
-                    name = self._make(state, away, len(self._schema_by_state))
-                    self._schema_by_state[(state, away)] = name
+                if (state, away, clusters) not in self._schema_by_state:
+                    name = self._make(state, away, clusters)
+                    self._schema_by_state[(state, away, clusters)] = name
 
-    def use(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str] | None:
+    def use(
+        self, cursor: duckdb.DuckDBPyConnection, clusters: frozenset[str] = frozenset()
+    ) -> frozenset[str] | None:
         """Let unqualified names be the tables' views in a transaction that has begun already.
 
         Returns the places that are away, as `begin`; None where the views do not exist yet
@@ -88,14 +94,14 @@ class ViewSchemas:
         """
         state, away = self._state(cursor)
         with self._lock:
-            name = self._schema_by_state.get((state, away))
+            name = self._schema_by_state.get((state, away, clusters))
         return away if name is not None and _enter_schema(cursor, name) else None
 
-    def ready(self) -> None:
+    def ready(self, clusters: frozenset[str] = frozenset()) -> None:
         """Create the views of the current state, for transactions that begin from now on."""
         cursor = self._connection.cursor()
         try:
-            self.begin(cursor)
+            self.begin(cursor, clusters=clusters)
             cursor.rollback()
         finally:
             cursor.close()
@@ -131,8 +137,8 @@ class ViewSchemas:
         self._by_snapshot = (snapshot, state, places)
         return state, self.reach.list_away(places)
 
-    def _make(self, state: TierState, away: frozenset[str], number: int) -> str:
-        name = f"nouns_{number}"
+    def _make(self, state: TierState, away: frozenset[str], clusters: frozenset[str]) -> str:
+        name = f"nouns_{len(self._schema_by_state)}"
         cursor = self._connection.cursor()
         try:
             cursor.begin()  # one catalog query for all of them
@@ -140,9 +146,14 @@ class ViewSchemas:
             for statement in create_markers(state, away, f"memory.{name}"):
                 cursor.execute(statement)
             for noun in (*tables.list_table_names(), *INTERNAL_TABLES):
-                listed = f'SELECT * FROM lake.main."{noun}"'
-                if self._can_archive:
-                    listed = define_view(noun, state, away, f"memory.{name}")
+                listed = define_view(
+                    noun,
+                    state,
+                    away,
+                    f"memory.{name}",
+                    for_writer=not self._can_archive,
+                    clusters=clusters,
+                )
                 cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
             cursor.commit()
         finally:

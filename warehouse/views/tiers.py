@@ -17,7 +17,7 @@ sum over such a view without reading them.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
 
 import msgspec
@@ -25,9 +25,12 @@ import msgspec
 from fallow import tables
 from warehouse.cold_reach import find_place
 from warehouse.sql_access import INTERNAL_TABLES
+from warehouse.statements import write_literal
 from warehouse.storage import TYPES, get_storage
 
 _DAY = timedelta(days=1)
+_OF_ALL = frozenset({"node", "era", "rate"})
+"""Tables that are read whole: what part of a commitment a cluster pays depends on all nodes."""
 _MARKER = re.compile(r"\bunreadable (\w+) (\d{4}-\d\d-\d\d)\b")
 
 
@@ -69,34 +72,45 @@ def define_view(
     schema: str = "",
     *,
     for_writer: bool = False,
+    clusters: Collection[str] = (),
 ) -> str:
     """Return the SELECT of the table at this state.
 
     `away`: places that cannot be read; `schema` has the markers of their days (`create_marker`).
     `for_writer`: texts choose files too; only for this package's statements, whose texts are
-    checked (`statements.bind_parameters`, `write_literal`).
+    checked (`statements.bind_parameters`, `write_literal`). `clusters`: of which the view has rows,
+    where not of all.
     """
     lake = f'SELECT * FROM lake.main."{noun}"' if for_writer else select_lake(noun)
     files = state.files(noun)
+    of_clusters = select_clusters(noun, clusters)
     if not files:
         # For a table without statistics DuckLake 1.5 queries the catalog again for each column.
-        return f"{lake} WHERE false" if noun in state.bare else lake
+        return f"{lake} WHERE {'false' if noun in state.bare else of_clusters}"
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
         day, shape = parse_name(path)
         if find_place(path) not in away:
             months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
-    branches = [lake]
+    branches = [f"{lake} WHERE {of_clusters}"]
     for _, paths in sorted(months.items()):
         days = [parse_name(path)[0] for path in paths]
         source = f"SELECT * FROM {read_files(paths, noun)}"
-        branches.append(_bound(source, noun, min(days), max(days)))
+        branches.append(f"{_bound(source, noun, min(days), max(days))} AND {of_clusters}")
     for missing in state.list_unreadable(noun, away):
         marker = f'{schema}."{_mark(noun, missing)}"'
         rows = f"SELECT unnest(u) FROM (SELECT unnest(u) AS u FROM {marker})"
         start = datetime.combine(missing, datetime.min.time())
         branches.append(_bound(f"SELECT * FROM ({rows})", noun, start, start))
     return " UNION ALL BY NAME ".join(branches)
+
+
+def select_clusters(noun: str, clusters: Collection[str]) -> str:
+    """Return the SQL condition of a table's rows that concern some clusters; none: of all rows."""
+    has_cluster = noun not in INTERNAL_TABLES and "cluster" in tables.get_schema(noun).names
+    if not clusters or not has_cluster or noun in _OF_ALL:
+        return "true"
+    return f'"cluster" IN ({", ".join(map(write_literal, sorted(clusters)))})'
 
 
 def select_lake(noun: str) -> str:

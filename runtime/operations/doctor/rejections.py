@@ -25,8 +25,11 @@ def check_rejections(views: "Views", now: datetime, cluster: str | None) -> Iter
     """
     yield from _count_values(views, cluster)
     rows = views.query(
-        "SELECT * FROM rejection WHERE last_seen >= $since"
+        "SELECT * FROM rejection WHERE (last_seen >= $since OR kind = 'ledger')"
         " AND kind <> 'resource' AND NOT (kind = 'node' AND field = 'gpu_count')"
+        " AND (kind <> 'ledger' OR (cluster, name) IN"  # no hour that was written since
+        " (SELECT (cluster, strftime(bucket, '%Y-%m-%d %H:%M')) FROM unposted"
+        " WHERE cluster IS NOT NULL))"
         " AND ($cluster IS NULL OR cluster = $cluster) ORDER BY kind, last_seen DESC, name",
         {"since": now - RECENT, "cluster": cluster},
     ).to_pylist()
