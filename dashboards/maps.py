@@ -27,7 +27,7 @@ from fallow.texts import spell_out
 WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
 LEGEND_PX = 60
-"""A legend above a track."""
+"""A legend above a track or a map: a chart's height includes it."""
 WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
 """Columns of a legend above a chart: a phone shows three."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
@@ -53,7 +53,7 @@ def draw_cells(
     if outlined:
         columns |= {"cluster", outlined}
     tiles, labels, wide, high = _lay_out_cells(rows, columns)
-    height = max(60, math.ceil(high * WIDTH_PX / wide))
+    height = LEGEND_PX + math.ceil(high * WIDTH_PX / wide)
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, wide], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
     used = {str(row["state"]) for row in rows}

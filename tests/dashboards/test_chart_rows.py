@@ -121,3 +121,12 @@ def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_thei
         ("2 NodePools", "pack", "red", 2, "confirmed"),
         ("w3", "scale to zero", "red", 2, "confirmed"),
     ]
+
+
+def test_the_map_of_one_node_is_as_high_as_its_cells_below_the_legend() -> None:
+    """A chart's height includes its legend: a map of one row had none left for its cells."""
+    drawn = maps.draw_cells(ROWS[:1], roles=(("device", "device"),)).to_dict()
+    cells = [row for data in drawn["datasets"].values() for row in data if "y2" in row]
+    per_unit = maps.WIDTH_PX / maps.NARROWEST
+    highest = max(cell["y2"] for cell in cells) * per_unit
+    assert drawn["height"] >= maps.LEGEND_PX + highest

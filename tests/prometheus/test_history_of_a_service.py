@@ -14,7 +14,7 @@ from runtime.operations.collection import find_next_start, read_cursors
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from tests.servers import prometheus as server
-from warehouse.coverage import describe_unread_history
+from warehouse.coverage import describe_unread_history, name_stale, read_ages
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.xdist_group("prometheus-history-fill")
@@ -177,3 +177,35 @@ def test_no_backfill_reads_nothing_of_the_past(settings: Settings, tmp_path: Pat
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
         site = Site(settings, lake, threading.Event())
         assert "history" not in [job.name for job in site.service.jobs()]
+
+
+def test_data_are_as_new_as_the_last_scrape_and_not_as_the_last_accounting(
+    prometheus: str, tmp_path: Path
+) -> None:
+    """A minute's scrape is not stale for the five minutes until it is accounted."""
+    flags = {"home": tmp_path / "home", "cluster": "c", "prometheus.url": prometheus}
+    settings = load(environ={}, flags=flags).settings
+    minute, now = timedelta(minutes=1), NOW - timedelta(hours=1)
+
+    def clock() -> datetime:
+        return now
+
+    past = PrometheusCollector(settings.prometheus, "c", clock)
+    with Warehouse.open(settings, write=True, clock=clock) as lake:
+        service = ServiceLoop(
+            lake,
+            settings,
+            collectors={"prometheus": past},
+            analyzers={},
+            metrics=SelfMetrics(),
+            clock=clock,
+            since={"prometheus": now - timedelta(minutes=10)},
+        )
+        service.collect()
+        service.account()
+        for _ in range(5):
+            now += minute
+            service.collect()
+            assert name_stale(read_ages(lake), now, minute) == []
+        now += 5 * minute
+        assert len(name_stale(read_ages(lake), now, minute)) == 1
