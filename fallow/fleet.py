@@ -110,8 +110,8 @@ class Fleet(Protocol):
 
         `by`: cluster, namespace, team, workload, model, pool, node, state, or several of them.
         Columns: those of `by`, gpu_hours, share_pct, usd (cents; null = no rate), idle_gpu_hours,
-        idle_usd, unknown_gpu_hours, unpriced_gpu_hours, price_as_of, saves_gpu_hours, saves_usd,
-        busy_pct, effective_pct, measured_gpu_hours.
+        idle_usd, unknown_gpu_hours, unpriced_gpu_hours, estimated_gpu_hours (prices),
+        price_as_of, saves_gpu_hours, saves_usd, busy_pct, effective_pct, measured_gpu_hours.
         """
         ...
 

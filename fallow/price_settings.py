@@ -12,6 +12,8 @@ from fallow.window import EARLIEST
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """The `valid_from` of a rate whose source says no time."""
+SPOT_ESTIMATE = "spot-estimate"
+"""The source of prices of spot nodes that follow from the on-demand price."""
 
 
 def check_price_time(at: datetime) -> datetime:

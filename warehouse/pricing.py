@@ -49,7 +49,7 @@ STRETCHES = tuple(
 """Steps that need the step `devices` and `ERAS` before them, and the parameter region."""
 PRICES = (*STRETCHES, "pricing/timelines", "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
-WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem", "commitment")
+WHOLE_SOURCES = (*SHIPPED, "settings", "on-prem", "commitment")
 """Sources that report all their rates each time: a rate that they no longer report has ended."""
 STANDING = timedelta(days=1)
 """How long prices of settings stand against another home's: a service stores its own every few

@@ -12,12 +12,12 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from fallow.price_settings import ALWAYS
+from fallow.price_settings import ALWAYS, SPOT_ESTIMATE
 from warehouse.dirty import FAR
 
 UNPRICED = "unpriced"
 """The term of a price for hours of before that no other rate prices."""
-SHIPPED = ("rate-card", "derived")
+SHIPPED = ("rate-card", "derived", SPOT_ESTIMATE)
 """Prices that every home has; of a home they are where its settings have a card or a discount."""
 BEGIN = ALWAYS.replace(tzinfo=None)
 

@@ -12,6 +12,7 @@ FROM rate
 WHERE
     instance_type <> ''
     AND node_usd_h > 0
+    AND source <> 'spot-estimate'
     AND valid_from < $until::TIMESTAMP
     AND (valid_to IS null OR valid_to >= $until::TIMESTAMP)
 QUALIFY

@@ -17,11 +17,12 @@ from analyzers.spot import tolerance
 from analyzers.spot.findings import build_finding
 from analyzers.spot.market import CLOUDS, SpotMarket
 from analyzers.spot.plans import NoPlan, SpotPlan, plan_move
-from analyzers.spot.rows import NodeType, WorkedHours, read_worked_hours
+from analyzers.spot.rows import WorkedHours, read_worked_hours
 from analyzers.spot.tolerance import ToleranceSignals
 from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.spot_advisor import NodeType
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
 

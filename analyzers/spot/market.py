@@ -14,13 +14,12 @@ from analyzers.interruptions import list_reasons
 from analyzers.spot.rows import (
     InterruptionCount,
     NodePriceSpan,
-    NodeType,
     read_interruptions,
     read_node_prices,
-    read_published_risks,
 )
 from fallow.checkpointing import compute_hazard, compute_mtbf
 from fallow.protocols import Views
+from fallow.spot_advisor import NodeType, read_published_spot
 from fallow.window import Window
 from fallow.workload_settings import SpotSettings
 
@@ -96,7 +95,7 @@ class SpotMarket:
             )
             for row in self._spot.get(key, ())
         ]
-        published = read_published_risks().get(key)
+        published = read_published_spot().get(key)
         if offers or published is None:
             return offers
         share = published.savings_pct / 100
@@ -122,7 +121,7 @@ class SpotMarket:
                 "mtbf_hours_95": [_format_hours(measured.low_h), _format_hours(measured.high_h)],
             }
             return InterruptionRisk(measured.low_h, measured.mean_h, "own events", facts)
-        published = read_published_risks().get(key)
+        published = read_published_spot().get(key)
         if published is None:
             return None
         low = published.low_pct_per_month / 100

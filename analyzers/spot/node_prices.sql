@@ -27,6 +27,7 @@ WITH price_spans AS (
     WHERE
         instance_type <> ''
         AND node_usd_h > 0
+        AND source <> 'spot-estimate'
         AND term IN ('spot', 'on-demand')
         AND cluster = ''
         AND valid_from < $until

@@ -15,9 +15,10 @@ from analyzers.checkpoints import Checkpoints
 from analyzers.money import SMALLEST
 from analyzers.spot.market import InterruptionRisk, SpotMarket, SpotOffer
 from analyzers.spot.progress import draw_capacity, run_uniform_progress
-from analyzers.spot.rows import NodeType, WorkedHours
+from analyzers.spot.rows import WorkedHours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.checkpointing import compute_realised_share, compute_time_per_work
+from fallow.spot_advisor import NodeType
 from fallow.workload_settings import SpotSettings
 
 TRACES = 200

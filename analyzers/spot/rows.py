@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
 
-from analyzers.queries import ERAS, compose_steps, load_records, load_sql
+from analyzers.queries import ERAS, compose_steps, load_sql
 from analyzers.workload_rows import WorkloadRow
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
+from fallow.spot_advisor import NodeType
 from fallow.window import Window
-
-NodeType = tuple[str, str, str]
-"""Provider, region, instance type."""
 
 
 class WorkedHours(WorkloadRow, frozen=True):
@@ -83,20 +80,6 @@ class WorkloadLifetimes(WorkloadRow, frozen=True):
     labels: str | None
 
 
-class PublishedRisk(Row, frozen=True):
-    """What a provider publishes about spot nodes of one type (`advisor.csv`)."""
-
-    provider: str
-    region: str
-    instance_type: str
-    low_pct_per_month: int
-    savings_pct: int
-    as_of: str
-    source: str
-    high_pct_per_month: int | None = None
-    """None = there is no upper limit."""
-
-
 def read_worked_hours(views: Views, window: Window) -> list[WorkedHours]:
     """Return the hours of workloads that could be bought at other terms."""
     sql = compose_steps(*ERAS, "spot/worked_hours")
@@ -115,10 +98,3 @@ def read_interruptions(
     parameters = {**window.bounds(), "reasons": list(reasons)}
     sql = compose_steps(*ERAS, "spot/interruptions")
     return decode_rows(views.query(sql, parameters), InterruptionCount)
-
-
-@cache
-def read_published_risks() -> dict[NodeType, PublishedRisk]:
-    """Return what providers publish, by node type."""
-    rows = load_records("spot/advisor", PublishedRisk)
-    return {(row.provider, row.region, row.instance_type): row for row in rows}

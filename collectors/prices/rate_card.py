@@ -5,14 +5,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from statistics import median
+from statistics import median, median_low
 from typing import Any
+
+import msgspec
 
 from collectors.prices.card import CardRow, read_built_in, read_card_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
 from fallow.gpu_models import get_model_name, read_gpu_models
-from fallow.price_settings import ALWAYS, PriceSettings
+from fallow.price_settings import ALWAYS, SPOT_ESTIMATE, PriceSettings
+from fallow.spot_advisor import read_published_spot
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -27,7 +30,8 @@ class RateCard:
 
     Rows by `source`: `settings` (of the cluster: one price for all, or by model), `rate-card` (one
     per offer and date), `derived` (per GPU model, the cheapest on-demand price per GPU on the card,
-    for instance types that no source knows).
+    for instance types that no source knows), `spot-estimate` (of these, each on-demand price less
+    the discount of spot nodes).
     """
 
     def __init__(
@@ -92,44 +96,80 @@ class RateCard:
             for at, row in enumerate(dated):
                 if row.usd_per_hour is None:
                     continue
-                after = dated[at + 1].dated if at + 1 < len(dated) else None
-                yield _build_rate_row(row, self._net(row), bases) | {
+                offer = {
                     "source": "rate-card",
                     "provider": row.provider,
                     "region": row.region,
                     "instance_type": row.instance_type,
                     "valid_from": row.valid_from or (row.as_of if at else ALWAYS),
-                    "valid_to": after,
+                    "valid_to": dated[at + 1].dated if at + 1 < len(dated) else None,
                     "reference": row.reference + ("" if row.confirmed else " (unconfirmed)"),
                 }
+                yield _build_rate_row(row, self._net(row), bases) | offer
+                if row.term == "on-demand":
+                    discount = self._estimate_discount(row)
+                    usd = discount.reduce(self._net(row))
+                    yield _build_rate_row(row, usd, bases) | offer | discount.describe()
 
     def _derived(self) -> Iterator[dict[str, Any]]:
         bases = compute_gpu_bases(self.card)
         for model, row in sorted(find_cheapest(self.card).items()):
-            parts = _split_parts(row, self._net(row), bases)
-            yield {
+            offer = {
                 "source": "derived",
                 "provider": "derived",
                 "gpu_model": model,
-                "term": row.term,
                 "valid_from": ALWAYS,
-                "as_of": row.as_of,
                 "gpu_count": 1,
                 "vcpu": float(row.vcpu / row.gpu_count),
                 "memory_gib": float(row.memory_gib / row.gpu_count),
-                "node_usd_h": (parts.total / row.gpu_count).quantize(QUANTUM),
-                "gpu_usd_h": parts.gpu_usd_h,
-                "cpu_usd_h": parts.cpu_usd_h,
-                "memory_usd_h": parts.memory_usd_h,
                 "reference": f"derived: cheapest on-demand per GPU, {row.instance_type} "
                 f"{row.region}",
             }
+            discount = self._estimate_discount(row)
+            for usd, words in (
+                (self._net(row), {}),
+                (discount.reduce(self._net(row)), discount.describe()),
+            ):
+                per_gpu = {"node_usd_h": (usd / row.gpu_count).quantize(QUANTUM)}
+                yield _build_rate_row(row, usd, bases) | offer | per_gpu | words
+
+    def _estimate_discount(self, row: CardRow) -> "SpotDiscount":
+        """Return what the provider publishes of the type, else the median of its GPU model."""
+        published = read_published_spot()
+        own = published.get((row.provider, row.region, row.instance_type))
+        if own is not None:
+            return SpotDiscount(own.savings_pct, f"{own.source}, {own.as_of}")
+        models = {r.instance_type: r.gpu_model for r in self.card}
+        alike = [p for p in published.values() if models.get(p.instance_type) == row.gpu_model]
+        of = row.gpu_model if alike else "all models"
+        pct = median_low(p.savings_pct for p in alike or published.values())
+        newest = max(alike or published.values(), key=lambda p: p.as_of)
+        return SpotDiscount(pct, f"median of {of}, {newest.source}, {newest.as_of}")
 
     def _net(self, row: CardRow) -> Decimal:
         """Return the list price less the negotiated discount, in USD per node-hour."""
         listed = row.usd_per_hour or Decimal()
         off = Decimal(str(self._settings.discount_pct)) / 100
         return (listed * (1 - off)).quantize(QUANTUM)
+
+
+class SpotDiscount(msgspec.Struct, frozen=True):
+    """The estimated discount of spot nodes, in percent of the on-demand price, and its source."""
+
+    pct: int
+    source: str
+
+    def reduce(self, usd: Decimal) -> Decimal:
+        """Return a price less the discount."""
+        return (usd * (100 - self.pct) / 100).quantize(QUANTUM)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the columns that mark a rate as an estimate."""
+        return {
+            "source": SPOT_ESTIMATE,
+            "term": "spot",
+            "reference": f"estimate: on-demand less {self.pct} % ({self.source})",
+        }
 
 
 def build_flat_rate(

@@ -35,6 +35,7 @@ SELECT
     END AS busy_gpu_hours,
     measured_gpu_seconds / 3600 AS measured_gpu_hours,
     effective_gpu_seconds / 3600 AS effective_gpu_hours,
+    estimated,
     price_as_of,
     oldest_price_as_of
 FROM ledger_lines

@@ -50,6 +50,9 @@ class SpendTotals(msgspec.Struct, frozen=True):
     unpriced_gpu_hours: float
     productive_gpu_hours: float
     allocated_gpu_hours: float
+    estimated_gpu_hours: float
+    """On spot nodes without a known price."""
+    estimated_usd: Decimal | None
     known_gpu_hours: float
     """Allocated hours with known use: idle, low, productive, lost or starting up."""
     busy_gpu_hours: float

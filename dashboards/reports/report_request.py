@@ -22,6 +22,7 @@ from fallow.window import Window
 from warehouse import coverage
 from warehouse.coverage import WindowCoverage
 from warehouse.ledger import align_window
+from warehouse.spend import write_estimate_notes
 
 MOST_ROWS = 25
 """Rows of a table in a report for people; the CSV has all rows."""
@@ -108,6 +109,7 @@ def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str,
             "and are in "
             "no figure of dollars."
         )
+    sentences += write_estimate_notes(paid.estimated_gpu_hours, paid.estimated_usd)
     if paid.unknown_gpu_hours > paid.gpu_hours / 20:
         sentences.append(
             f"{format_share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboards import active_settings, chart_data, charts, data, links, page
 from dashboards.figures import anomalies, spend
 from dashboards.page import PageRequest, format_hours, format_money, format_share
+from warehouse.spend import write_estimate_notes
 
 BUDGETS = {
     "team": page.name("team"),
@@ -54,6 +55,8 @@ def show_figures(request: PageRequest) -> None:
             f"({format_share(paid.unpriced_gpu_hours, paid.gpu_hours)}) "
             "have no price and are in no figure of dollars: `fallow doctor` names their nodes."
         )
+    for line in write_estimate_notes(paid.estimated_gpu_hours, paid.estimated_usd):
+        page.note(line)
 
 
 def show_month(request: PageRequest) -> None:

@@ -41,9 +41,9 @@ HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
 SPEND_COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(KEYS, pa.string()),
     "gpu_hours": HOURS, "share_pct": HOURS, "usd": USD, "idle_gpu_hours": HOURS, "idle_usd": USD,
-    "unknown_gpu_hours": HOURS, "unpriced_gpu_hours": HOURS, "price_as_of": TIME,
-    "saves_gpu_hours": HOURS, "saves_usd": USD, "busy_pct": HOURS, "effective_pct": HOURS,
-    "measured_gpu_hours": HOURS,
+    "unknown_gpu_hours": HOURS, "unpriced_gpu_hours": HOURS, "estimated_gpu_hours": HOURS,
+    "price_as_of": TIME, "saves_gpu_hours": HOURS, "saves_usd": USD, "busy_pct": HOURS,
+    "effective_pct": HOURS, "measured_gpu_hours": HOURS,
 }  # fmt: skip
 """Columns of a spend table and their types, also where there are no rows."""
 FINDING_COLUMNS: dict[str, pa.DataType] = {

@@ -16,7 +16,7 @@ from fallow.models import CLUSTER_SCOPED
 from fallow.window import Window
 from runtime.operations import reconcile, windows
 from warehouse import audit_results, audits, restatements, verification
-from warehouse.spend import read_spend
+from warehouse.spend import read_spend, write_estimate_notes
 from warehouse.stages.audit_stage import run_audits_stage
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OWNER_KEYS = frozenset(savings.OWNER_KEYS)
 USE_COLUMNS = ("busy_gpu_hours", "known_gpu_hours", "effective_gpu_hours", "measured_gpu_hours")
 """Columns of `warehouse.spend` that become percentages."""
+ESTIMATES = ("estimated_gpu_hours", "estimated_usd")
+"""Of what the note on estimated prices is written."""
 USD_COLUMNS = ("usd", "idle_usd", "saves_usd")
 HOUR = timedelta(hours=1)
 MOST_SPANS = 5
@@ -117,6 +119,7 @@ def read_total_spend(
         return SpendTable(chosen, rows, total, notes, span.coverage)
     if sums is not None:
         total |= {"saves_gpu_hours": sums.saves_gpu_hours, "saves_usd": sums.saves_usd}
+    notes += write_estimate_notes(*(total[name] for name in ESTIMATES))
     notes += _write_unmeasured_notes(total)
     visible_rows = [_add_use(row, by) for row in rows]
     body = None if sums is None else reconcile.document(sums)
@@ -175,7 +178,7 @@ def _add_savings(
         none = None if saved is None else 0.0
         row["saves_gpu_hours"] = part["gpu_hours"] if part else none
         row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal())
-    unpaid = {name: Decimal() if name in USD_COLUMNS else 0.0 for row in rows[:1] for name in row}
+    unpaid = {name: Decimal() if "usd" in name else 0.0 for row in rows[:1] for name in row}
     for part in (part for part in parts.values() if part["gpu_hours"]):
         names = {name: part[name] for name in by}
         savings_only = {"saves_gpu_hours": part["gpu_hours"], "saves_usd": part["usd"]}
@@ -203,7 +206,7 @@ def _add_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
     """Return a row with its shares: of all hours, busy time, effective utilisation."""
     names = {name: row[name] for name in by}
     shares = {"gpu_hours": row["gpu_hours"], "share_pct": row["share_pct"]}
-    rest = {name: v for name, v in row.items() if name not in USE_COLUMNS}
+    rest = {name: v for name, v in row.items() if name not in (*USE_COLUMNS, ESTIMATES[1])}
     return {
         **names,
         **shares,

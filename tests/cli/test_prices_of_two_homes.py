@@ -106,8 +106,12 @@ def test_a_discount_stays_against_another_homes_card_and_log_and_doctor_say_so(s
         assert (why in said) is is_refused, said
     text = site.run("second", "second", {"discount_pct": 10}, "doctor", "-o", "json").out
     found = [row["finding"] for row in json.loads(text)["checks"] if why in row["finding"]]
-    assert {finding.partition("(")[2][:9] for finding in found} == {"rate-card", "derived),"}
-    rates = "SELECT node_usd_h FROM rate WHERE instance_type = 'p5.48xlarge' AND provider = 'aws'"
+    assert {finding.partition("(")[2][:9] for finding in found} == {
+        "rate-card",
+        "derived),",
+        "spot-esti",
+    }
+    rates = "SELECT node_usd_h FROM rate WHERE instance_type = 'p5.48xlarge' AND term = 'on-demand'"
     rows = site.run("reader", "any", {}, "warehouse", "query", rates, "-o", "json").out
     assert {float(row["node_usd_h"]) for row in json.loads(rows)["rows"]} == {round(55.04 * 0.8, 4)}
 

@@ -15,7 +15,7 @@ from collectors.prices.card import COLUMNS, _parse_date, read_built_in
 from collectors.prices.parts import split
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
-from fallow.price_settings import PriceSettings
+from fallow.price_settings import SPOT_ESTIMATE, PriceSettings
 from fallow.window import Window
 
 HEADER = ",".join(COLUMNS)
@@ -23,12 +23,12 @@ DATED = f"{HEADER},valid_from"
 GOOD = "aws,us-east-1,p5.48xlarge,H100,8,192,2048,on-demand,50,2026-10-01,contract,yes"
 
 
-def rates(now: datetime, **settings: Any) -> list[dict[str, Any]]:
+def rates(now: datetime, *, estimates: bool = False, **settings: Any) -> list[dict[str, Any]]:
     card = RateCard(PriceSettings(**settings), clock=lambda: now)
     found: list[dict[str, Any]] = card.rates(
         Window.last(timedelta(days=7), now=now)
     ).rows.to_pylist()
-    return found
+    return [r for r in found if (r["source"] == SPOT_ESTIMATE) is estimates]
 
 
 def price(rows: list[dict[str, Any]], kind: str) -> Decimal:
@@ -91,6 +91,32 @@ def test_the_card_agrees_with_the_public_list(shared_data: Callable[[str], Path]
         usd = there["on_demand_usd_hr_us_east_1"]
         assert row.usd_per_hour == (Decimal(usd) if usd else None), row.instance_type
         assert (row.gpu_count, row.vcpu) == (int(there["gpu_count"]), Decimal(there["vcpu"]))
+
+
+def test_every_on_demand_price_has_an_estimate_for_spot_below_it(
+    now: datetime, tmp_path: Path
+) -> None:
+    path = tmp_path / "card.csv"
+    path.write_text(f"{HEADER}\n{GOOD}\n{GOOD.replace('us-east-1,p5.48', 'eu-west-3,p5.48')}\n")
+    spot: list[dict[str, Any]] = []
+    for settings in ({}, {"discount_pct": 25}, {"rate_card": str(path)}):
+        listed = [r for r in rates(now, **settings) if r["term"] == "on-demand"]
+        spot = rates(now, estimates=True, **settings)
+        ratios = [
+            float(s["node_usd_h"] / r["node_usd_h"]) for s, r in zip(spot, listed, strict=True)
+        ]
+        assert all(0.1 < ratio < 0.7 for ratio in ratios), sorted(ratios)
+        assert {s["term"] for s in spot} == {"spot"}
+    here, there = (
+        (r["node_usd_h"], r["reference"])
+        for region in ("us-east-1", "eu-west-3")
+        for r in spot
+        if (r["region"], r["instance_type"]) == (region, "p5.48xlarge")
+    )
+    advisor = "AWS Spot Instance Advisor: Linux, 2025-06-28"
+    # Published of p5.48xlarge: 44, 46, 52 and 61 %; 52 in us-east-1, none of eu-west-3.
+    assert here == (Decimal(24), f"estimate: on-demand less 52 % ({advisor})")
+    assert there == (Decimal(27), f"estimate: on-demand less 46 % (median of H100, {advisor})")
 
 
 def test_settings_discount_and_override(now: datetime) -> None:

@@ -17,6 +17,7 @@ from warehouse import pricing
 from warehouse.catalog import locate_in_memory
 from warehouse.lake import Warehouse
 from warehouse.pricing import STANDING, find_conflicts, list_other_homes, store_rates
+from warehouse.rate_history import SHIPPED
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -160,7 +161,7 @@ class Homes(Tables):
         ).fetchall()
 
     def list_sources(self) -> set[str]:
-        return {source for source, *_ in self.read()} - {"rate-card", "derived"}
+        return {source for source, *_ in self.read()} - set(SHIPPED)
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def test_the_card_as_it_ships_gives_way_to_a_discount_and_a_discount_to_none(hom
     rates = homes.read()
     assert homes.put_prices("b") == [], "it says nothing of the card"
     assert homes.put_prices("b", discount_pct=20) == [], "equal prices are no conflict"
-    assert homes.put_prices("b", discount_pct=10) == ["derived", "rate-card"]
+    assert homes.put_prices("b", discount_pct=10) == ["derived", "rate-card", "spot-estimate"]
     assert homes.read() == rates
     homes.at += STANDING
     assert homes.put_prices("b", discount_pct=10) == [], "a day after they were stored last"

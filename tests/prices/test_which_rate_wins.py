@@ -33,6 +33,8 @@ ON_PREM: dict[str, Any] = {
     "region": "",
 }
 SPOT: dict[str, Any] = {**AWS, "source": "aws-spot", "term": "spot", "zone": "us-east-1a"}
+ESTIMATE: dict[str, Any] = {**AWS, "source": "spot-estimate", "term": "spot", "usd": "4"}
+DERIVED: dict[str, Any] = {"provider": "derived", "source": "derived", "gpu_model": "H100"}
 RANKED: list[tuple[int, dict[str, Any]]] = [
     (1, {"cluster": "c", "source": "import"}),
     (2, {"cluster": "c", "gpu_model": "H100"}),
@@ -41,9 +43,9 @@ RANKED: list[tuple[int, dict[str, Any]]] = [
     (5, {**AWS, "zone": "us-east-1a"}),
     (6, AWS),
     (7, {**AWS, "region": "us-west-2"}),
-    (11, {"provider": "derived", "source": "derived", "gpu_model": "H100"}),
+    (14, DERIVED),
 ]
-"""What prices an on-demand node, the best first; ranks 8, 9 and 10 are for other nodes."""
+"""What prices an on-demand node, the best first; ranks 8 to 13 are for other nodes."""
 
 
 def priced(rates: list[dict[str, Any]], minutes: float = 60, **node: Any) -> list[tuple[Any, ...]]:
@@ -68,28 +70,42 @@ def test_the_lowest_rank_prices_whatever_else_is_offered(best: int) -> None:
     [
         ({"capacity_type": "spot"}, [{**SPOT, "usd": "16"}, {**AWS, "usd": "55"}], (5, 2.0)),
         ({"capacity_type": "spot"}, [{**SPOT, "zone": "us-east-1b"}, AWS], (6, 1.0)),
-        ({"capacity_type": "spot"}, [AWS], (8, 1.0)),
-        ({"capacity_type": "spot"}, [{**AWS, "region": "us-west-2"}], (9, 1.0)),
+        ({"capacity_type": "spot"}, [ESTIMATE, AWS], (8, 0.5)),
+        ({"capacity_type": "spot"}, [ESTIMATE, {**SPOT, "region": "us-west-2"}], (7, 1.0)),
+        ({"capacity_type": "spot"}, [{**ESTIMATE, "region": "us-west-2"}, AWS], (9, 0.5)),
+        ({"capacity_type": "spot"}, [AWS], (10, 1.0)),
+        ({"capacity_type": "spot"}, [{**AWS, "region": "us-west-2"}], (11, 1.0)),
         ({}, [{**SPOT, "usd": "16"}, {**AWS, "usd": "56"}], (6, 7.0)),
+        ({}, [ESTIMATE, {**AWS, "usd": "56"}], (6, 7.0)),
         (
             {"capacity_type": "reserved"},
             [{**AWS, "source": "commitment", "term": "reserved", "usd": "24"}, AWS],
             (6, 3.0),
         ),
         ({}, [{**AWS, "source": "commitment", "term": "reserved"}, {**AWS, "usd": "56"}], (6, 7.0)),
-        ({"provider": "other", "instance_type": None}, [{**ON_PREM, "usd": "3"}], (10, 3.0)),
+        ({"provider": "other", "instance_type": None}, [{**ON_PREM, "usd": "3"}], (12, 3.0)),
+        (
+            {"capacity_type": "spot", "instance_type": None},
+            [{**DERIVED, "source": "spot-estimate", "term": "spot", "usd": "4"}, DERIVED],
+            (13, 4.0),
+        ),
         ({}, [{**ON_PREM, "usd": "3"}, {**AWS, "usd": "56"}], (6, 7.0)),
         ({}, [{**AWS, "usd": "56"}, {**AWS, "source": "aws", "usd": "48"}], (6, 6.0)),
     ],
     ids=[
         "spot by its zone",
         "spot by a neighbouring zone",
-        "spot without a spot price: list",
+        "spot without a spot price: an estimate",
+        "spot with a price elsewhere: no estimate",
+        "spot, an estimate elsewhere",
+        "spot without an estimate: list",
         "spot, listed elsewhere only",
         "on-demand never by spot",
+        "on-demand never by an estimate",
         "reserved by its commitment",
         "on-demand never by a commitment",
         "owned where no cloud is known",
+        "spot of an unknown type",
         "a cloud's node never as owned",
         "a live answer before the card",
     ],
@@ -102,7 +118,7 @@ def test_terms_and_providers(
 
 def test_a_price_of_owned_servers_prices_no_node_of_a_cloud() -> None:
     assert priced([{**ON_PREM, "usd": "3"}], provider="aws") == []
-    assert priced([{**ON_PREM, "usd": "3"}], provider="oracle") == [(10, 3.0)]
+    assert priced([{**ON_PREM, "usd": "3"}], provider="oracle") == [(12, 3.0)]
 
 
 @pytest.mark.parametrize("apart", [timedelta(microseconds=1), timedelta(days=400)])

@@ -32,7 +32,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Settings]:
     capture = pytest.MonkeyPatch()
     capture.setenv("XDG_DATA_HOME", str(folder))
     written: list[str] = []
-    capture.setattr("runtime.rendering.finding_tables.write_text", written.append)
+    capture.setattr(
+        "runtime.rendering.finding_tables.write_text", lambda text, **_: written.append(text)
+    )
     assert run(["demo", "--end", f"{demo.END:%Y-%m-%d}"]) == 0
     capture.undo()
     return "".join(written), load(flags={"home": folder / "fallow-demo"}).settings

@@ -17,8 +17,12 @@ WITH ranked AS (
         r.provider <> 'on-prem' OR r.cluster <> '' OR k.provider NOT IN ('aws', 'gcp', 'azure')
             AS may_price,
         CASE
-            WHEN r.term = 'unpriced' AND may_price THEN 12
+            WHEN r.term = 'unpriced' AND may_price THEN 15
             WHEN r.term = 'unpriced' THEN null
+            WHEN r.source = 'spot-estimate' AND NOT same_term THEN null
+            WHEN r.source = 'spot-estimate' AND same_type AND same_region THEN 8
+            WHEN r.source = 'spot-estimate' AND same_type THEN 9
+            WHEN r.source = 'spot-estimate' THEN 13
             WHEN r.provider = 'override' AND r.source <> 'settings' AND r.cluster <> '' THEN 1
             WHEN r.provider = 'override' AND r.gpu_model <> '' THEN 2
             WHEN r.provider = 'override' THEN 3
@@ -26,10 +30,10 @@ WITH ranked AS (
             WHEN same_type AND same_term AND same_region AND r.zone = k.zone AND k.zone <> '' THEN 5
             WHEN same_type AND same_term AND same_region THEN 6
             WHEN same_type AND same_term THEN 7
-            WHEN same_type AND r.term = 'on-demand' AND same_region THEN 8
-            WHEN same_type AND r.term = 'on-demand' THEN 9
-            WHEN r.provider = 'on-prem' AND may_price THEN 10
-            WHEN r.provider = 'derived' THEN 11
+            WHEN same_type AND r.term = 'on-demand' AND same_region THEN 10
+            WHEN same_type AND r.term = 'on-demand' THEN 11
+            WHEN r.provider = 'on-prem' AND may_price THEN 12
+            WHEN r.provider = 'derived' THEN 14
         END AS rank
     FROM kinds AS k
     INNER JOIN rate AS r

@@ -14,6 +14,8 @@ SELECT
     sum(idle_usd)::DECIMAL(18, 8) AS idle_usd,
     sum(unknown_gpu_hours) AS unknown_gpu_hours,
     sum(unpriced_gpu_hours) AS unpriced_gpu_hours,
+    sum(estimated_gpu_hours) AS estimated_gpu_hours,
+    sum(estimated_usd)::DECIMAL(18, 8) AS estimated_usd,
     sum(known_gpu_hours) AS known_gpu_hours,
     sum(busy_gpu_hours) AS busy_gpu_hours,
     sum(effective_gpu_hours) AS effective_gpu_hours,

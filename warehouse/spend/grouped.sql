@@ -21,6 +21,7 @@ WITH named AS (
         CASE WHEN $view = 'gpu' THEN l.usd_gpu ELSE l.usd END AS usd,
         l.measured_gpu_seconds / 3600 AS measured_gpu_hours,
         l.effective_gpu_seconds / 3600 AS effective_gpu_hours,
+        l.estimated,
         l.price_as_of
     FROM ledger_lines AS l
     WHERE $cluster IS null OR l.cluster = $cluster
@@ -43,6 +44,8 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE usd IS null), 0) AS unpriced_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE estimated), 0) AS estimated_gpu_hours,
+    sum(usd) FILTER (WHERE estimated) AS estimated_usd,
     coalesce(
         sum(gpu_hours) FILTER (
             WHERE owned AND state IN ('idle', 'low', 'productive', 'lost', 'startup')

@@ -64,6 +64,8 @@ SELECT
     idle_usd,
     unknown_gpu_hours,
     unpriced_gpu_hours,
+    estimated_gpu_hours,
+    estimated_usd,
     known_gpu_hours,
     busy_gpu_hours,
     effective_gpu_hours,

@@ -9,6 +9,7 @@ SELECT
     model,
     state,
     usd IS NOT null AS priced,
+    coalesce(estimated, false) AS estimated,
     usd_gpu IS NOT null AS priced_gpu,
     sum(gpu_seconds) AS gpu_seconds,
     sum(usd)::DECIMAL(18, 8) AS usd,

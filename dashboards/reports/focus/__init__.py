@@ -21,6 +21,7 @@ from fallow.resources import read_table
 from fallow.window import Window
 from warehouse.ledger import align_window
 from warehouse.pricing import ERAS
+from warehouse.spend import write_estimate_notes
 from warehouse.steps import compose_query
 
 VERSIONS = ("1.2", "1.0")
@@ -60,6 +61,9 @@ def read_rows(views: Views, window: Window, filters: Filters, version: str) -> C
         summary_lines.append(
             f"{format_hours(spend_totals.unpriced_gpu_hours)} have no price and are no charge."
         )
+    summary_lines += write_estimate_notes(
+        spend_totals.estimated_gpu_hours, spend_totals.estimated_usd
+    )
     return Charges(charges, "\n".join(summary_lines))
 
 

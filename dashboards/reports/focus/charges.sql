@@ -17,6 +17,7 @@ WITH priced AS (
         l.gpu_seconds,
         l.usd,
         l.usd_gpu,
+        l.estimated,
         l.price_as_of,
         n.region,
         n.zone,
@@ -56,6 +57,7 @@ daily AS (
         sku,
         capacity_type,
         provider,
+        coalesce(estimated, false) AS estimated,
         (sum(gpu_seconds) / 3600)::DECIMAL(18, 6) AS gpu_hours,
         sum(usd)::DECIMAL(28, 8) AS usd,
         sum(usd_gpu)::DECIMAL(28, 8) AS usd_gpu,
@@ -172,10 +174,11 @@ SELECT
     usd - usd_gpu AS x_NodeCost,
     pool AS x_NodePool,
     strftime(price_as_of, $form) AS x_PriceAsOf,
+    CASE WHEN estimated THEN 'Estimate' ELSE 'Rate' END AS x_PriceBasis,
     namespace AS x_Namespace,
     workload_kind AS x_WorkloadKind
 FROM described
 WHERE $team::VARCHAR IS null OR team = $team
 ORDER BY
     day ASC, cluster ASC, node ASC, team ASC, holder ASC NULLS FIRST, state ASC, pool ASC,
-    model ASC, SkuPriceId ASC
+    model ASC, SkuPriceId ASC, x_PriceBasis ASC

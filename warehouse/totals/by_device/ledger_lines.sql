@@ -17,6 +17,7 @@ SELECT
     gpu_seconds,
     usd,
     usd_gpu,
+    coalesce(estimated, false) AS estimated,
     CASE WHEN namespace <> '' AND effective IS NOT null THEN gpu_seconds END
         AS measured_gpu_seconds,
     CASE WHEN namespace <> '' THEN effective * gpu_seconds END AS effective_gpu_seconds,

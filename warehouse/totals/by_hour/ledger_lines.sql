@@ -17,6 +17,7 @@ SELECT
     gpu_seconds,
     usd,
     usd_gpu,
+    coalesce(estimated, false) AS estimated,
     measured_gpu_seconds,
     effective_gpu_seconds,
     price_as_of,

@@ -1,0 +1,1 @@
+-- `estimated` of the ledger and its totals: earlier rows have no estimates.
