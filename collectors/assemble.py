@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collectors.frame import ATTRIBUTES, DEVICE, TARGET, WIDTH, Bools, Floats, Frame, Ints
+from collectors.frame import ATTRIBUTES, DEVICE, WIDTH, Bools, Floats, Frame, Ints
 from collectors.series import Identity, MetricMapping, Series, parse_host
 from fallow.tables import Batch
 
@@ -204,13 +204,14 @@ class SeriesCatalog:
         """The hosts of the exporters' addresses in the order of their codes."""
         return [parse_host(target) for target in self._targets.values]
 
-    def find_devices_of_several_targets(self) -> Bools:
-        """Return which devices several exporters report, by their codes."""
-        device, target = self.table[:, DEVICE], self.table[:, TARGET]
-        least = np.full(len(self.devices), len(self._targets.values))
+    def find_devices_of_several(self, column: int) -> Bools:
+        """Return which devices have several codes in a column such as `TARGET`, by their codes."""
+        device, code = self.table[:, DEVICE], self.table[:, column]
+        device, code = device[code >= 0], code[code >= 0]
+        least = np.full(len(self.devices), len(self.table))
         most = np.full(len(self.devices), -1)
-        np.minimum.at(least, device, target)
-        np.maximum.at(most, device, target)
+        np.minimum.at(least, device, code)
+        np.maximum.at(most, device, code)
         return least < most
 
     def words(self, attribute: str) -> list[Any]:

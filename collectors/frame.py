@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.tables import TYPES, VIA, Batch, list_columns
+from fallow.tables import AND, TYPES, VIA, Batch, list_columns
 
 if TYPE_CHECKING:
     from collectors.assemble import CodedSeries, SeriesCatalog
@@ -25,8 +25,8 @@ TOTAL = "mem_total_bytes"
 SAMPLE = (*(c.name for c in list_columns("sample") if c.name not in _KEYS), TOTAL)
 HOLDING = ("share", "gpu_util_pct", "mem_used_bytes")
 ATTRIBUTES = ("node", "parent", "vendor", "model", "profile", "gpu_index")
-DEVICE, OWNER, SHARED, WEAK, TARGET = range(5)
-"""Columns of a catalog's table of identities; the codes of `ATTRIBUTES` follow."""
+DEVICE, OWNER, SHARED, WEAK, TARGET, NODE = range(6)
+"""Columns of a catalog's table of identities; the codes of the other `ATTRIBUTES` follow."""
 WIDTH = 5 + len(ATTRIBUTES)
 
 _AT = {name: i for i, name in enumerate(SAMPLE)}
@@ -157,7 +157,7 @@ class Frame:
         decides which is believed. Values of one row, from several exporters, are refused.
         """
         doubted = np.zeros(len(self._ts), np.bool_)
-        several = self._catalog.find_devices_of_several_targets()[self._who[:, DEVICE]]
+        several = self._catalog.find_devices_of_several(TARGET)[self._who[:, DEVICE]]
         if not several.any():
             return doubted
         places = np.flatnonzero(several)
@@ -220,6 +220,7 @@ class Frame:
         }
         for name, codes in attributes.items():
             data[name] = build_words(catalog.words(name), codes[keep])
+        data["node"] = self._name_both_nodes(grid, owner_codes, keep, data["node"])
         if self._doubted.any():
             targets = np.full(len(grid), -1, np.int64)
             places = np.flatnonzero(self._doubted[own_values])
@@ -233,6 +234,25 @@ class Frame:
             if name != TOTAL:
                 data[name] = build_numbers(cells[i][keep], "sample", name)
         return build_batch("sample", data, constants, int(keep.sum()))
+
+    def _name_both_nodes(
+        self, grid: RowGrid, owner_codes: Ints, keep: Bools, nodes: pa.Array
+    ) -> pa.Array:
+        """Return the nodes of rows, two where exporters of two name the device at the same time.
+
+        The inventory knows whether these are names of one node.
+        """
+        several = self._catalog.find_devices_of_several(NODE)[owner_codes[:, DEVICE]]
+        several &= owner_codes[:, NODE] >= 0
+        if not several.any():
+            return nodes
+        least, most = (np.full(len(grid), n, np.int64) for n in (np.iinfo(np.int64).max, -1))
+        np.minimum.at(least, grid.row[several], owner_codes[several, NODE])
+        np.maximum.at(most, grid.row[several], owner_codes[several, NODE])
+        least, most = np.where(least < most, (least, most), -1)[:, keep]
+        words = self._catalog.words("node")
+        both = pc.binary_join_element_wise(build_words(words, least), build_words(words, most), AND)
+        return pc.coalesce(both, nodes)
 
     def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `holding` rows: one per timestamp, shared device and pod."""

@@ -27,6 +27,8 @@ TYPES: dict[str, pa.DataType] = {
     "hist": pa.list_(pa.int32()),
     "floats": pa.list_(pa.float64()),
 }
+AND = " and "
+"""In `sample.node`: between two nodes whose exporters report the device at the same time."""
 VIA = " via "
 """In `sample.node`: between the node that an exporter names and its own address."""
 

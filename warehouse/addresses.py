@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fallow.addresses import POD, fold_host, is_ip, is_same_host
-from fallow.tables import VIA, get_schema
+from fallow.tables import AND, VIA, get_schema
 from warehouse.steps import load_step
 
 HOST_PERIOD = timedelta(minutes=1)
@@ -67,18 +67,22 @@ class HostNames:
 
     def _find(self, cursor: duckdb.DuckDBPyConnection, cluster: str, names: list[str]) -> list[str]:
         """Return the node of each name; of one that no node alone has, the name."""
-        hosts = {name: fold_host(name.partition(VIA)[0]) for name in names}
-        unread = {host for host in hosts.values() if (cluster, host) not in self._nodes}
+        hosts = {
+            name: [fold_host(part) for part in name.partition(VIA)[0].split(AND)] for name in names
+        }
+        every_host = {host for parts in hosts.values() for host in parts}
+        unread = {host for host in every_host if (cluster, host) not in self._nodes}
         address_nodes = self._read(cursor, cluster, unread) if unread else {}
         self._nodes |= {
             (cluster, host): address_nodes.get(host, "") for host in unread if not is_ip(host)
         }
-        return [
-            node + "".join(name.partition(VIA)[1:])
-            if (node := address_nodes.get(host) or self._nodes.get((cluster, host)))
-            else name
-            for name, host in hosts.items()
-        ]
+        resolved = []
+        for name, parts in hosts.items():
+            nodes = {address_nodes.get(h) or self._nodes.get((cluster, h), "") for h in parts}
+            # Of two names of which the inventory knows one, or whose node is one, that is the node.
+            node = AND.join(sorted(nodes - {""})) or name.partition(VIA)[0].rpartition(AND)[2]
+            resolved.append(node + "".join(name.partition(VIA)[1:]))
+        return resolved
 
     def _read(
         self, cursor: duckdb.DuckDBPyConnection, cluster: str, hosts: Iterable[str]

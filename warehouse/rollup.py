@@ -26,7 +26,7 @@ from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.idle_settings import LedgerSettings
 from fallow.rejections import Rejection, build_batch
-from fallow.tables import VIA
+from fallow.tables import AND, VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
 from warehouse.late_devices import MOST_DEVICES
@@ -501,7 +501,7 @@ def _find_doubted(
     """Return the samples that contradict others (`rollup/doubted.sql`); None = all are as named."""
     rows = labels.rows.filter(pc.is_valid(labels.rows["node"]))
     places = rows.group_by(["device", "node"]).aggregate([])
-    is_named = pc.any(pc.match_substring(places["node"], VIA)).as_py()
+    is_named = pc.any(pc.match_substring_regex(places["node"], f"{VIA}|{AND}")).as_py()
     if places.num_rows == pc.count_distinct(places["device"]).as_py() and not is_named:
         return None
     cursor.register("label", rows)

@@ -44,6 +44,11 @@ NAMES = [
     ("gpu04.a.example", "gpu04.a.example"),
     ("worker", "worker"),
     ("localhost", "localhost"),
+    # of exporters of two names, the node where the inventory knows one
+    ("gpu01 and gpu01.hpc.example", "gpu01"),
+    ("exporter-7 and gpu02", "gpu02.a.example"),
+    ("gpu02 and gpu01", "gpu01 and gpu02.a.example"),
+    ("exporter-7 and exporter-8", "exporter-8"),
     (None, None),
 ]
 

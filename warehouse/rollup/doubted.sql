@@ -3,7 +3,7 @@
 -- of its own address (`NODE via ADDRESS`, `collectors/frame.py`), else on the node that it names.
 -- Where one exporter alone is on a node with room for the device, the samples of others are left
 -- out (`dropped`). Else nobody knows: the samples of such a bucket say nothing, and the device
--- stays on its node (`home`).
+-- stays on its node (`home`). So it is with samples of two nodes at once (`NODE and NODE`).
 WITH several AS (
     SELECT device
     FROM label
@@ -20,7 +20,7 @@ averages AS (
         avg(s.gr_engine_active) AS engine
     FROM device_sample AS s
     SEMI JOIN several AS v ON s.device = v.device
-    WHERE s.node IS NOT null
+    WHERE s.node IS NOT null AND NOT contains(s.node, ' and ')
     GROUP BY s.device, s.node, bucket
 ),
 
@@ -112,3 +112,13 @@ WHERE
             THEN r.node <> h.node AND (c.device IS NOT null OR r.place IS DISTINCT FROM h.place)
         ELSE c.device IS NOT null
     END
+UNION ALL
+SELECT DISTINCT
+    s.device,
+    s.node,
+    s.at_us // 300000000,
+    false,
+    coalesce(d.node, split_part(s.node, ' and ', 1))
+FROM device_sample AS s
+LEFT JOIN device AS d ON d.cluster = $cluster AND s.device = d.device
+WHERE contains(s.node, ' and ')

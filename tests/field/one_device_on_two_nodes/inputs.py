@@ -11,5 +11,4 @@ SITUATION = Situation(
         *list_lines("GPU-0", "b", values=BUSY),
     ],
     hours={"node,state": {"a,unknown": 6.0, "b,unknown": 6.0}},
-    fails="of two hosts in one text the last is believed where their values agree",
 )
