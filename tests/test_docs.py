@@ -17,6 +17,7 @@ from runtime.generators.reference import (
     render_actions,
     render_cli,
     render_dashboards,
+    render_figures,
     render_policies,
     render_settings,
 )
@@ -27,7 +28,8 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("settings.md", render_settings), ("cli.md", render_cli)]
+    ("name", "page"),
+    [("settings.md", render_settings), ("cli.md", render_cli), ("figures.md", render_figures)],
 )
 def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
@@ -159,7 +161,9 @@ def test_every_variable_of_the_environment_is_documented() -> None:
         assert f"`{name}`" in text or (name.startswith("AWS_") and "`AWS_*`" in text), name
 
 
-GENERATED = {"docs/cli.md", "docs/settings.md", "docs/metrics.md", "docs/architecture.md"}
+GENERATED = {
+    "docs/cli.md", "docs/settings.md", "docs/metrics.md", "docs/figures.md", "docs/architecture.md",
+}  # fmt: skip
 BLOCK = re.compile(r"<!-- (\w+)(?:: written from the code)? -->.*?<!-- end of \1 -->", re.DOTALL)
 WORD = re.compile(r"\S*\w\S*")
 """Text between blanks that has a letter or a digit: the bars and rules of a table are no words."""

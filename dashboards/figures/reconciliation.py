@@ -30,7 +30,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
     wasted_gpu_hours: float
     wasted_usd: Decimal | None
-    saves_gpu_hours: float
+    saves_gpu_hours: float | None
+    """None = not analysed."""
     saves_usd: Decimal | None
     in_use_gpu_hours: float
     in_use_usd: Decimal | None
@@ -103,8 +104,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
         return f"Hours in use: at most {amount} more ({by}), a bound that is in no sum."
 
     def idle(self) -> str:
-        """Return which idle hours findings claim, so that parts add up; "" = nothing is idle."""
-        if not self.idle_gpu_hours:
+        """Return which idle hours findings claim, in parts that add up; "" = none, not analysed."""
+        if not self.idle_gpu_hours or self.saves_gpu_hours is None:
             return ""
         whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
         return (
@@ -114,11 +115,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
 
 def read_reconciliation(views: Views, window: Window, filters: Filters) -> Reconciliation | None:
-    """Return how the savings of a window relate to its waste; None = nothing of it is analysed."""
-    stages = read_stages(views, window, filters)
-    if not stages.is_analyzed:
-        return None
-    totals = read_totals(views, window, filters)
+    """Return how the savings of a window relate to its waste; None as `reconcile`."""
+    stages, totals = read_stages(views, window, filters), read_totals(views, window, filters)
     return reconcile(compute_waterfall(views, window, filters), totals, stages, filters)
 
 

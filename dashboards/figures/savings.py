@@ -40,7 +40,8 @@ class Stages(msgspec.Struct, frozen=True):
     identified_usd: Decimal | None
     saveable: int
     """Of the identified: the last analysis has it, and no action on it took effect."""
-    saveable_gpu_hours: float
+    saveable_gpu_hours: float | None
+    """None = not analysed."""
     saveable_usd: Decimal | None
     """In cents, the sum of the clusters'; None = not analysed, or no part of it has a price."""
     cash_usd: Decimal | None
@@ -115,6 +116,8 @@ def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     row = run_query(views, steps, window, filters).to_pylist()[0]
     none = Decimal() if row["is_analyzed"] else None
     row["saveable_usd"] = sum_bills(row["saveable_usd"]) if row["saveable"] else none
+    if not row["is_analyzed"]:
+        row["saveable_gpu_hours"] = None
     if row["saveable_usd"] is not None:
         row |= {name: row[name] or Decimal() for name in ("cash_usd", "commitment_usd")}
     return Stages(**row, waiting=policy_actions.count_waiting(views, filters))

@@ -103,7 +103,7 @@ def show_findings(request: PageRequest) -> None:
             f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} save",
         ),
         (
-            "Would save",
+            "Could be saved",
             format_money(totals.usd),
             f"at most {format_money(totals.at_most_usd)} more in hours in use"
             if totals.at_most_usd

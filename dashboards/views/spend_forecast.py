@@ -36,7 +36,7 @@ def show_figures(request: PageRequest) -> None:
         else ""
     )
     page.show_metrics(
-        ("Paid in this window", format_money(paid.usd), format_hours(paid.gpu_hours)),
+        ("Paid", format_money(paid.usd), format_hours(paid.gpu_hours)),
         (
             f"{month_spend.start:%B} so far",
             format_money(month_spend.usd),

@@ -25,7 +25,8 @@ from runtime.experiments.demo_plants import add_disk_reads, hide_lost_gpu
 from runtime.experiments.demo_process import load_demo_settings
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S
 from runtime.experiments.simulation.enforcer import HOUR_S, IDLE
-from runtime.operations import findings, pipeline, plans
+from runtime.operations import analyzer_runs, findings, pipeline, plans
+from runtime.operations.incidents import STALLED, store_incidents
 from runtime.operations.plan_rows import PlanWriter
 from runtime.rendering.finding_tables import Progress
 from simulator.exporters.quirks import Quirks
@@ -135,7 +136,10 @@ def continue_demo(settings: Settings, length: timedelta, progress: Progress) -> 
                 fleet.live(until_s, progress)
                 progress("writing the ledger", 0.8)
                 first = datetime.fromtimestamp(since_s // HOUR_S * HOUR_S, UTC)
-                pipeline.account(warehouse, Window(first, now()))
+                hours = Window(first, now())
+                pipeline.account(warehouse, hours)
+                stalled = analyzer_runs.load_analyzers(settings, [STALLED])[STALLED]
+                store_incidents(warehouse, hours, [*stalled.find(warehouse, hours)], now())
                 progress("measuring actions", 0.9)
                 fleet.end()
                 watched = settings.actions.watch

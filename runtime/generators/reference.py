@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from actions import gates
 from actions.policy import keys
 from actions.reclaim import reference_table
+from fallow.resources import read_table
 from fallow.settings import Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
@@ -79,6 +80,16 @@ Alerts: `deploy/prometheus/rules.yaml`, with the [runbook](runbook.md). Grafana 
 `deploy/grafana/fallow.json`. Beside cost it shows utilisation, power, temperature and NVLink
 traffic of the GPUs, where dcgm-exporter's metrics are in the same Prometheus. Histograms have
 `_bucket`, `_count` and `_sum`.
+"""
+
+FIGURES_HEAD = """\
+# Figures
+
+Each figure has one function, which pages, commands, reports, MCP, HTTP and Python read.
+`command`: where the JSON of a command has it.
+
+| figure | unit | what it is | function | command | metric | from |
+|---|---|---|---|---|---|---|
 """
 
 KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
@@ -164,6 +175,18 @@ def render_metrics() -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_figures() -> str:
+    """Return `docs/figures.md`."""
+    lines = []
+    for row in read_table("dashboards", "figures.csv"):
+        function = row["function"] and f"{row['function']}: {row['value']}"
+        names = (function, row["command"], row["metric"])
+        marked = [name and f"`{name}`" for name in names]
+        cells = (row["label"], row["unit"], row["meaning"], *marked, row["source"])
+        lines.append(f"| {' | '.join(cells)} |")
+    return FIGURES_HEAD + "\n".join(lines) + "\n"
+
+
 def _list_fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=False)
@@ -234,7 +257,7 @@ def main(folder: str) -> None:
     pages = {"settings.md": render_settings(), "cli.md": render_cli()}
     for name, page_of in (("policies.md", render_policies), ("dashboards.md", render_dashboards)):
         pages[name] = page_of(Path(folder, name).read_text(encoding="utf-8"))
-    pages["metrics.md"] = render_metrics()
+    pages |= {"metrics.md": render_metrics(), "figures.md": render_figures()}
     for name, page in pages.items():
         Path(folder, name).write_text(page, encoding="utf-8")
     actions = Path(folder, "actions.md")

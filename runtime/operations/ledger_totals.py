@@ -110,7 +110,8 @@ def read_total_spend(
     if view == "loaded" and not share_unallocated:
         sums = reconciliation.read_reconciliation(warehouse, chosen, Filters(cluster=cluster))
         notes += _write_savings_notes(sums, by)
-    is_known = sums is not None and OWNER_KEYS.issuperset(by)
+    is_analyzed = sums is not None and sums.saves_gpu_hours is not None
+    is_known = is_analyzed and OWNER_KEYS.issuperset(by)
     _add_savings(bills, ["cluster"], read_savings(["cluster"]) if is_known else None)
     _add_savings(rows, by, read_savings(by) if is_known else None)
     round_usd(rows, bills)
@@ -151,7 +152,7 @@ def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]
 
 
 def _write_savings_notes(sums: Reconciliation | None, by: Sequence[str]) -> list[str]:
-    if sums is None:
+    if sums is None or sums.saves_gpu_hours is None:
         return [
             "savings are not shown: no finding is stored (fallow analyze finds and stores them)"
         ]

@@ -279,7 +279,7 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
         view="loaded",
         share_unallocated=False,
     )
-    paid = next(m.value for m in page.metric if m.label == "Paid in this window")
+    paid = next(m.value for m in page.metric if m.label == "Paid")
     assert paid == format_money(spent.total["usd"])
 
 

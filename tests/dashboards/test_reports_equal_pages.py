@@ -226,7 +226,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
         usd, now_gpus = made[f"{label} now"]
         assert f"{three(usd.removesuffix(' an hour'))} per hour" == paid
         assert now_gpus == f"{gpus} GPUs"
-    assert three(made["Could be saved"][0]) == inbox["Would save"][0]
+    assert three(made["Could be saved"][0]) == inbox["Could be saved"][0]
     *rows, total = cells(text, "Findings by dollars over disruption")
     # Two findings of one job are one row, as on the page.
     assert made["Could be saved"][1] == (
@@ -235,7 +235,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     )
     assert inbox["Findings"] == ("2", "1 workload; 1 save")
     assert [row["findings"] for row in rows] == ["2"]
-    assert three(total["saves"]) == inbox["Would save"][0]
+    assert three(total["saves"]) == inbox["Could be saved"][0]
     notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
     for words in ("idle, no finding", "that could be saved"):
         assert said(text, words) in notes
@@ -335,7 +335,7 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
     listed = metrics(draw("findings", settings, window="3d"))
     about = f"{reversal:d} finding{'s' * (not reversal)}; 1 acted upon"
     assert made == (three(f"${left:,.2f}"), about)
-    assert listed["Would save"][0] == made[0]
+    assert listed["Could be saved"][0] == made[0]
     until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
     assert run(["spend", "--home", str(settings.home), "--window", until, "-o", "json"]) == 0
     body = json.loads(capsys.readouterr().out)

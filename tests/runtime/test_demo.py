@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from runtime.operations import plans
 from runtime.operations.incidents import list_incidents
 from runtime.rendering.finding_tables import render_story
 from tests.copies import copied
+from tests.dashboards.figure_table import TEAMS, WINDOWS, find_window, list_contradictions
 from warehouse.lake import Warehouse
 
 WRITTEN = {"resourceVersion", "generation", "managedFields"}
@@ -253,6 +255,14 @@ def _read_saveable(home: Path) -> tuple[float, float]:
     return stages.identified_gpu_hours, stages.at_most_gpu_hours
 
 
+def _assert_one_answer(home: Path) -> None:
+    settings = load(flags={"home": home}).settings
+    with Warehouse.open(settings) as warehouse:
+        for text, team in product(WINDOWS, TEAMS):
+            window = find_window(settings, warehouse, text)
+            assert not list_contradictions(settings, warehouse, window, team), (text, team)
+
+
 def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_all_back(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,6 +276,7 @@ def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_a
     judged = _read_saveable(home)
     steps = _run(capsys, "demo", "--continue", "1h", *option)["steps"]
     assert _read_saveable(home) == pytest.approx(judged), "a turn ends no finding of the week"
+    _assert_one_answer(home)
     (step,) = (row for row in steps if row["result"] == "acted")
     before, pods = workloads[step["workload"]]
     assert pods

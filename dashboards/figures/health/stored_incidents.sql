@@ -1,8 +1,8 @@
--- The stored incidents that begin in the window and match the filters.
+-- The stored incidents that touch the window and match the filters.
 SELECT * -- noqa: AM04
 FROM incident
 WHERE
-    start >= $since
+    coalesce("end", start) >= $since
     AND start < $until
     AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     AND (
