@@ -122,9 +122,9 @@ def list_contradictions(
     figures = read_figures(views, window, filters)
     answers = [
         *_sum_parts(views, window, filters, figures),
-        *_ask_spend(views, window, team),
-        *_ask_reports(settings, views, window, filters),
-        *([] if team else _ask_saved_and_incidents(settings, views, window)),
+        *_read_spend(views, window, team),
+        *_read_reports(settings, views, window, filters),
+        *([] if team else _read_saved_and_incidents(settings, views, window)),
     ]
     return [
         f"{label}: {figures[label]} by its function, {answer} by {mouth}"
@@ -163,7 +163,7 @@ def _sum_parts(
     yield "Could be saved, GPU-hours", "blocks of actions", pick(blocks, "gpu_hours")
 
 
-def _ask_spend(views: Warehouse, window: Window, team: str) -> Iterator[Answer]:
+def _read_spend(views: Warehouse, window: Window, team: str) -> Iterator[Answer]:
     """Yield what `fallow spend` says, and MCP and `fallow.connect` with it; of a team its row."""
     table = ledger_totals.read_total_spend(
         views, f"{window.start.isoformat()}/{window.end.isoformat()}", now=window.end,
@@ -182,7 +182,7 @@ def _ask_spend(views: Warehouse, window: Window, team: str) -> Iterator[Answer]:
             yield label, "fallow spend --by team", rows[team][name]
 
 
-def _ask_reports(
+def _read_reports(
     settings: Settings, views: Warehouse, window: Window, filters: Filters
 ) -> Iterator[Answer]:
     """Yield what reports read."""
@@ -193,7 +193,7 @@ def _ask_reports(
     yield "Could be saved", "reports", made.stages.saveable_usd
 
 
-def _ask_saved_and_incidents(
+def _read_saved_and_incidents(
     settings: Settings, views: Warehouse, window: Window
 ) -> Iterator[Answer]:
     """Yield what `fallow saved` and `fallow incidents` say, which know no team."""

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,9 @@ def test_a_row_per_workload_adds_up_to_the_findings(views: Warehouse) -> None:
     assert sum(row["usd"] for row in findings if row["usd"] is not None) == sum(
         row["usd_all"] or 0 for row in rows
     )
-    assert totals.usd == round_to_cents(sum(row["usd_all"] or 0 for row in rows))
+    assert totals.usd == round_to_cents(
+        sum((row["usd_all"] or Decimal() for row in rows), Decimal())
+    )
     several = next(row for row in rows if row["findings"] > 1)
     of_it = inbox.list_findings_of(
         views, WINDOW, ALL, ANY, (several["cluster"], several["workload"])
