@@ -34,6 +34,12 @@ class Tables:
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
+    query_whole = query
+
+    @property
+    def whole(self) -> "Tables":
+        return self
+
     def read_at_once(
         self, read: Callable[[SnapshotReader], Any], table_names: frozenset[str]
     ) -> Any:
