@@ -20,17 +20,23 @@ from fallow.texts import spell_out
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 
 STATE_COLOURS = {
-    "productive": "#2f7de1",
-    "low": "#0891b2",
-    "startup": "#0d9488",
-    "idle": "#d97706",
-    "free": "#8b93a1",
-    "stranded": "#64748b",
-    "lost": "#dc2626",
-    "unavailable": "#db2777",
-    "unknown": "#8b5cf6",
+    "productive": "#3877cb",
+    "low": "#299dd7",
+    "startup": "#347607",
+    "idle": "#d37f3c",
+    "free": "#8f9597",
+    "stranded": "#986e67",
+    "lost": "#e00311",
+    "unavailable": "#bb2797",
+    "unknown": "#7b2bfc",
 }
-"""Used blue shades; allocated and idle amber; free grey; destroyed red; unknown violet."""
+"""One colour for each state of the ledger, the same on every page.
+
+Any two are at least 0.085 apart in OKLab, also as the three colour blindnesses see them; each has a
+contrast of at least 3 with both backgrounds (WCAG 2.2, 1.4.11).
+"""
+ALLOCATED = "#16a34a"
+"""All states that hold a GPU, as one."""
 BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
     "#2f7de1", "#d97706", "#8b93a1", "#dc2626", "#8b5cf6", "#16a34a", "#64748b",
 )  # fmt: skip

@@ -14,11 +14,8 @@ from dashboards.views.fleet import get_time
 ANALYZERS = ("fragmentation",)
 ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "allocated")
 COLOURS = {
-    "allocated": charts.BLUE,
-    "free": charts.GREY,
-    "stranded": charts.RED,
-    "unavailable": charts.STATE_COLOURS["unavailable"],
-    "unknown": charts.VIOLET,
+    "allocated": charts.ALLOCATED,
+    **{s: charts.STATE_COLOURS[s] for s in ("free", "stranded", "unavailable", "unknown")},
 }
 POOLS = {
     "name": page.name("pool and model"),

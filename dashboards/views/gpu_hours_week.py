@@ -13,15 +13,31 @@ from dashboards.page import (
 )
 
 MEASURES = {
-    "productive": ("productive_pct", "% of paid GPU-hours that were productive", charts.BLUE),
-    "idle": ("idle_pct", "% of paid GPU-hours that were allocated and idle", charts.AMBER),
+    "productive": (
+        "productive_pct",
+        "% of paid GPU-hours that were productive",
+        charts.STATE_COLOURS["productive"],
+    ),
+    "idle": (
+        "idle_pct",
+        "% of paid GPU-hours that were allocated and idle",
+        charts.STATE_COLOURS["idle"],
+    ),
     "idle dollars": (
         "idle_usd",
         "USD of allocated, idle GPUs in this hour of the week",
         charts.AMBER,
     ),
-    "free": ("free_pct", "% of paid GPU-hours that were not allocated", charts.SLATE),
-    "unknown": ("unknown_pct", "% of paid GPU-hours that are unknown", charts.VIOLET),
+    "free": (
+        "free_pct",
+        "% of paid GPU-hours that were not allocated",
+        charts.STATE_COLOURS["free"],
+    ),
+    "unknown": (
+        "unknown_pct",
+        "% of paid GPU-hours that are unknown",
+        charts.STATE_COLOURS["unknown"],
+    ),
 }
 TEAMS = {
     "team": page.name("team"),

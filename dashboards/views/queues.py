@@ -69,8 +69,8 @@ UNKNOWN, NOT_ACCOUNTED = "unknown", "the newest hour has no ledger yet"
 FILTERED = "nothing is accounted for the filters"
 LINES = {
     "waiting_gpus": ("waited for", charts.RED),
-    "idle_gpus": ("allocated, idle", charts.AMBER),
-    "free_gpus": ("free", charts.GREY),
+    "idle_gpus": ("allocated, idle", charts.STATE_COLOURS["idle"]),
+    "free_gpus": ("free", charts.STATE_COLOURS["free"]),
 }
 LINES_WORDS = (
     "GPUs that are waited for beside those that lie free and those that are allocated and idle"
@@ -78,8 +78,8 @@ LINES_WORDS = (
 DEMAND_LINES = {
     "demand_gpus": ("demand", charts.RED),
     "paid_gpus": ("paid", charts.GREY),
-    "allocated_gpus": ("allocated", charts.BLUE),
-    "effective_gpus": ("effective", charts.GREEN),
+    "allocated_gpus": ("allocated", charts.ALLOCATED),
+    "effective_gpus": ("effective", charts.STATE_COLOURS["productive"]),
 }
 DEMAND_WORDS = (
     "Demand (allocated or waited for) beside the GPUs that are paid, allocated, and in effective "
