@@ -24,10 +24,13 @@ class PoolLoss(msgspec.Struct, frozen=True):
     window: Window
 
 
-def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Recommendation, ...]:
+def recommend(
+    loss: PoolLoss, details: dict[str, Any], freed: float, packable: float
+) -> tuple[Recommendation, ...]:
     """Return the recommendations, moves first; each claims what it alone would free.
 
-    `freed` is the number of additional usable GPUs after the plan's moves.
+    `freed` is the number of additional usable GPUs after the plan's moves, `packable` the share of
+    the loss that better packing could make usable.
     """
     causes = details["unusable_by_cause"]
     everything = sum(causes.values())
@@ -40,7 +43,7 @@ def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Re
         )
     rest = [
         (cpu, _recommend_less_cpu(loss.subject, details, cpu)),
-        (1 - cpu, _recommend_packing(loss.subject)),
+        (min(1 - cpu, packable), _recommend_packing(loss.subject)),
     ]
     for part, recommendation in sorted(rest, key=lambda pair: -pair[0]):
         if part > 0:
@@ -113,9 +116,9 @@ def _recommend_less_cpu(subject: Subject, details: dict[str, Any], part: float) 
 
 def _recommend_packing(subject: Subject) -> Recommendation:
     return Recommendation(
-        verb="pack",
+        verb="pack new pods",
         target=subject.workload,
-        why="place GPU pods where the least is left (NodeResourcesFit MostAllocated on the GPU "
+        why="place new GPU pods where the least is left (NodeResourcesFit MostAllocated on the GPU "
         "resource, or a scheduler that follows the fragmentation gradient)",
         reversible=True,
         undo="restore the earlier scheduler profile",

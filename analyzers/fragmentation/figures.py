@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.fragmentation import packing
 from analyzers.fragmentation.cluster_state import ClusterState
-from analyzers.fragmentation.node_pools import NextPods, group_pools
+from analyzers.fragmentation.node_pools import ModelPool, NextPods, group_pools
 from fallow.fragmentation import CAUSES, FragmentationMeasure, Integers, PodType, Reals
 
 MILLI = 1000
@@ -89,6 +89,29 @@ def sum_causes(state: ClusterState, rows: list[int], types: Sequence[PodType]) -
         state.cpu[-1][rows], state.gpu[-1][rows], [state.nodes[n].model for n in rows]
     )
     return {NAMES[cause]: causes[cause] for cause in CAUSES}
+
+
+def measure_packable(
+    state: ClusterState, measurement: ClusterMeasurement, pool: ModelPool
+) -> float:
+    """Return the most of a pool's loss that better packing could make usable, as a share.
+
+    Pods that request more GPUs than are free in the whole pool, or than a node has, can use none
+    of them, wherever the others are placed.
+    """
+    largest = MILLI * max(len(state.devices[n]) for n in pool.rows)
+    lost = measurement.unusable[:, pool.rows].sum(axis=1)
+    free = measurement.idle[:, pool.rows].sum(axis=1)
+    stays = 0.0
+    for nth, idle in enumerate(free.tolist()):
+        without = sum(
+            pod.popularity
+            for pod in measurement.next_pods.types(pool, nth)
+            if pod.gpus * pod.gpu_milli > min(idle, largest)
+            or (pod.gpu_models and pool.model not in pod.gpu_models)
+        )
+        stays += min(float(lost[nth]), without * idle)
+    return 1 - stays / float(lost.sum()) if lost.sum() else 0.0
 
 
 def _sum_unusable(

@@ -16,6 +16,7 @@ from analyzers.fragmentation.figures import (
     ClusterMeasurement,
     FragmentationFigures,
     compute_figures,
+    measure_packable,
     probe_cpu,
 )
 from analyzers.fragmentation.mig_devices import MigGpu, read_mig_devices
@@ -90,7 +91,10 @@ def build_pool_finding(
         usd=money.usd,
         details=details,
         recommendations=recommend(
-            PoolLoss(subject, pool.pool, pool.model, money, window), details, freed
+            PoolLoss(subject, pool.pool, pool.model, money, window),
+            details,
+            freed,
+            measure_packable(state, measurement, pool),
         ),
     )
 

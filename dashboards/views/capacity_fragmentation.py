@@ -181,7 +181,8 @@ def plan(request: PageRequest) -> None:
     ]
     if not rows:
         page.show_nothing(
-            "No move would help now.", " ".join(_format_state(pool) for pool in pools_found[:3])
+            "No move of a running pod would help now.",
+            " ".join(_format_state(pool) for pool in pools_found[:3]),
         )
         return
     page.show_table(rows, MOVES, table_name="Pods that the plan would restart elsewhere")

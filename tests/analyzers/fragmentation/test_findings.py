@@ -62,6 +62,22 @@ def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window:
     assert found.recommendations[0].verb == "defragment"
 
 
+@pytest.mark.parametrize(("held", "verbs"), [(4, ["pack new pods"]), (5, [])])
+def test_packing_is_advised_where_the_whole_pool_has_room_for_a_job(
+    fleet: Fleet, window: Window, held: int, verbs: list[str]
+) -> None:
+    """Eight GPUs are free on two nodes, or six: jobs of 8 fit only where pods stand together."""
+    for n in range(2):
+        fleet.node(f"n{n}")
+        for k in range(held):
+            fleet.pod(f"p{n}{k}", f"n{n}", [k], kind="Notebook")
+    for k in range(8):
+        fleet.pod(f"big-{k}", None, list(range(8)), cpu_request_milli=40_000)
+    fleet.post()
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    assert [advice.verb for advice in found.recommendations if advice.claims] == verbs
+
+
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
