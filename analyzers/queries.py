@@ -17,6 +17,8 @@ R = TypeVar("R", bound=Row)
 
 ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
 """Steps: what each node was from when to when (`node_eras`)."""
+NODE_SHARES = tuple(f"warehouse:{step}" for step in pricing.NODE_SHARES)
+"""Steps: what commitments paid of each node's hours (`node_shares`), with `ERAS`."""
 LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
 OWNERS = "owners"

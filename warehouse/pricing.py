@@ -47,6 +47,8 @@ STRETCHES = tuple(
     f"pricing/{name}" for name in ("subjects", "kinds", "offers", "covered", "stretches")
 )
 """Steps that need the step `devices` and `ERAS` before them, and the parameter region."""
+NODE_SHARES = (*ERAS, "pricing/billed/devices", *STRETCHES, "pricing/node_shares")
+"""Steps of what part of a node's hours and dollars commitments paid, by the ledger."""
 PRICES = (*STRETCHES, "pricing/timelines", "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
 WHOLE_SOURCES = (*SHIPPED, "settings", "on-prem", "commitment")

@@ -20,6 +20,7 @@ from fallow.window import Window
 
 ANALYZER = "pools"
 MOST_NAMED = 16
+HOUR_TOLERANCE = 0.01
 _USED_STATES: tuple[State, ...] = ("productive", "low", "idle")
 CONSOLIDATE = {
     "disruption": {
@@ -56,7 +57,7 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     `words` fill the gaps in the advice.
     """
     about = build_subject(pool, waste.nodes)
-    saving = classify_saving(pool)
+    saving = classify_saving(pool, waste)
     days = window.seconds / 86_400
     advice = read_advice(ANALYZER)[kind].fill(words)
     caution = [advice.caution, *doubts]
@@ -100,12 +101,18 @@ def build_subject(pool: NodePoolUsage, nodes: tuple[str, ...] = ()) -> Subject:
     return Subject(pool.cluster, "", "NodePool", pool.name, nodes=named, models=tuple(pool.models))
 
 
-def classify_saving(pool: NodePoolUsage) -> Saving:
-    """Return the kind of saving: the bill, or only capacity for others.
+def classify_saving(pool: NodePoolUsage, waste: PoolWaste) -> Saving:
+    """Return the kind of saving of a waste: the bill, or only capacity for others.
 
-    Commitments are paid anyway.
+    Commitments are paid anyway: the bill falls only by hours beyond those that they paid, by the
+    ledger. A node labelled reserved of which no commitment is known is paid anyway, too.
     """
-    if set(pool.nodes["capacity_type"].drop_nulls()) & {"reserved"}:
+    committed = float(pool.bill["committed_hours"].sum())
+    hours = waste.gpu_hours
+    if waste.usd and pool.usd:
+        hours = max(hours, float(waste.usd / pool.usd) * pool.gpu_hours)
+    is_reserved = "reserved" in set(pool.nodes["capacity_type"].drop_nulls()) and not committed
+    if is_reserved or hours > pool.gpu_hours - committed + HOUR_TOLERANCE:
         return "commitment"
     if pool.pending_gpus or not set(pool.nodes["provider"]) <= set(CLOUDS):
         return "capacity"

@@ -20,7 +20,7 @@ from analyzers.pools.catalogue import NodeOverhead, OfferTerms
 from analyzers.pools.demand import add_shapes, name_model
 from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
-from analyzers.queries import LAST_SCRAPES, compose_steps
+from analyzers.queries import LAST_SCRAPES, NODE_SHARES, compose_steps
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import find_gpu_model
@@ -49,7 +49,7 @@ class NodePoolUsage(msgspec.Struct, frozen=True):
     nodes: pl.DataFrame
     pods: pl.DataFrame
     bill: pl.DataFrame
-    """Per node and model: gpu_hours, free_hours, unpriced_hours, usd, free_usd."""
+    """Per node and model: gpu_hours, free_hours, unpriced_hours, committed_hours, usd, free_usd."""
     hours: float
     """Hours from the first to the last hour in the ledger."""
     overhead: NodeOverhead
@@ -119,7 +119,7 @@ def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInv
         arch=pl.coalesce("arch", type_arch, pl.lit(ARCH)),
     )
     pods = add_shapes(_read_frame(views, "pod_lifetimes", bounds, LAST_SCRAPES, POD_OWNERS), nodes)
-    bill = _read_frame(views, "node_bill", bounds)
+    bill = _read_frame(views, "node_bill", {**bounds, "region": ""}, *NODE_SHARES)
     prices = read_prices(views, bounds["until"])
     clusters = nodes["cluster"].unique(maintain_order=True).to_list()
     waiting = read_pending(views, MeasureTimes.at(clusters, window.end))
@@ -203,6 +203,7 @@ def _price_unbilled(nodes: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
         last_bucket=pl.col("end") - pl.duration(hours=1),
         gpu_hours=lives,
         free_hours=0.0,
+        committed_hours=0.0,
         unpriced_hours=lives,
     )
     return pl.concat([columns, rows], how="diagonal_relaxed")

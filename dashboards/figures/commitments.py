@@ -1,23 +1,25 @@
 """Measure commitments: how much of them is used, what they cover, and until when they run.
 
-    utilisation = committed node-hours that ran / committed node-hours
+    utilisation = committed node-hours that ran / committed node-hours of hours that are known
     coverage    = committed node-hours that ran / all node-hours of that kind that ran
     break-even  = effective price / list price: used less than that, on demand would be cheaper
 
 A node-hour runs when its GPUs are in the ledger; whether it was allocated or used is a separate
-figure. Of several commitments of one kind, the one that starts first is used first, hour by hour,
-as in the bill (`warehouse/pricing/covered.sql`). Prices are the stored ones that the ledger was
-charged: of one whose price changed there is a row for each price.
+figure. In hours without data of a cluster with such nodes it is unknown what ran. A commitment is
+of no cluster: all are counted. Of several commitments of one kind, the one that starts first is
+used first, hour by hour, as in the bill (`warehouse/pricing/covered.sql`). Prices are the stored
+ones that the ledger was charged: of one whose price changed there is a row for each price.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from dashboards.figures.query import ERAS, Filters, run_query
+from dashboards.figures.query import ERAS, run_query
 from fallow.price_settings import ReservedCapacity
 from fallow.protocols import Views
 from fallow.window import Window
@@ -48,12 +50,14 @@ class CommitmentUse(msgspec.Struct, frozen=True):
     committed_usd: Decimal
     unused_usd: Decimal
     """Cost of the committed node-hours that did not run: a shared cost without an owner."""
+    unknown_usd: Decimal
+    """Cost of those of which it is unknown."""
     days_left: float
     """From the end of the window; negative = it has ended."""
 
 
 def read_commitments(
-    views: Views, window: Window, filters: Filters, promised: Sequence[ReservedCapacity]
+    views: Views, window: Window, promised: Sequence[ReservedCapacity]
 ) -> tuple[CommitmentUse, ...]:
     """Return the commitments that run in the window or later, the earliest end first."""
     whole_window = align_window(window)
@@ -63,7 +67,7 @@ def read_commitments(
         (*stored, *(p for p in promised if p.name not in names)), key=lambda p: (p.start, p.name)
     )
     uses = [
-        _build_commitment_use(views, whole_window, filters, promise, ordered[:n])
+        _build_commitment_use(views, whole_window, promise, ordered[:n])
         for n, promise in enumerate(ordered)
         if promise.end > whole_window.start
     ]
@@ -91,23 +95,24 @@ def _count_nodes(earlier: Sequence[ReservedCapacity], kind: ReservedCapacity, at
 def _build_commitment_use(
     views: Views,
     window: Window,
-    filters: Filters,
     promise: ReservedCapacity,
     earlier: Sequence[ReservedCapacity],
 ) -> CommitmentUse:
-    parameters = {"instance_type": promise.instance_type, "region": promise.region}
+    parameters: dict[str, Any] = {
+        "instance_type": promise.instance_type,
+        "region": promise.region,
+    }
     start, end = max(window.start, promise.start), min(window.end, promise.end)
     hours = max(0.0, (end - start).total_seconds() / 3600)
     pool_hours = allocated_hours = used = before = np.empty(0)
+    is_known, known_hours = np.empty(0, bool), 0.0
     if hours:
-        rows = run_query(
-            views,
-            (*ERAS, "commitments/nodes"),
-            Window(start, end),
-            filters,
-            gpus=promise.gpus_per_node,
-            **parameters,
-        )
+        term = Window(start, end)
+        gpus = promise.gpus_per_node
+        rows = run_query(views, (*ERAS, "commitments/nodes"), term, gpus=gpus, **parameters)
+        known_rows = run_query(views, (*ERAS, "commitments/known_hours"), term, **parameters)
+        is_known = np.isin(rows["hour"].to_numpy(), known_rows["hour"].to_numpy())
+        known_hours = min(hours, float(known_rows.num_rows))
         pool_hours, allocated_hours, used = (
             rows[name].to_numpy() for name in ("node_hours", "held_node_hours", "used_node_hours")
         )
@@ -117,8 +122,10 @@ def _build_commitment_use(
     part = np.divide(
         running_hours, pool_hours, out=np.zeros_like(running_hours), where=pool_hours > 0
     )
-    price = run_query(views, ("commitments/list_price",), window, filters, **parameters).to_pylist()
+    price = run_query(views, ("commitments/list_price",), window, **parameters).to_pylist()
     committed, running = promise.nodes * hours, float(running_hours.sum())
+    known_nodes = promise.nodes * known_hours
+    known_running = float(running_hours[is_known].sum())
     rate = promise.usd_per_node_hour
     return CommitmentUse(
         name=promise.name,
@@ -133,11 +140,12 @@ def _build_commitment_use(
         running_node_hours=running,
         held_node_hours=float((allocated_hours * part).sum()),
         used_node_hours=float((used * part).sum()),
-        utilisation=running / committed if committed else None,
+        utilisation=known_running / known_nodes if known_nodes else None,
         coverage=running / float(pool_hours.sum()) if pool_hours.sum() else None,
         break_even=float(rate / price[0]["node_usd_h"]) if price else None,
         committed_usd=_parse_usd(committed, rate),
-        unused_usd=_parse_usd(max(0.0, committed - running), rate),
+        unused_usd=_parse_usd(max(0.0, known_nodes - known_running), rate),
+        unknown_usd=_parse_usd(committed - known_nodes - (running - known_running), rate),
         days_left=(promise.end - window.end).total_seconds() / 86400,
     )
 

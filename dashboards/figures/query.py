@@ -22,6 +22,8 @@ ADVICE = (*HANDLED, LATEST, PARSED, "advice")
 """The steps of the last runs' advice."""
 ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
 """The steps of what each node was from when to when."""
+NODE_SHARES = tuple(f"warehouse:{step}" for step in pricing.NODE_SHARES)
+"""The steps of what commitments paid of each node's hours (`node_shares`), with `ERAS`."""
 BY_DEVICE = (totals.BY_DEVICE, "paid")
 """The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""
 BY_HOUR = (totals.BY_HOUR, "paid")

@@ -5,7 +5,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, BY_HOUR, ERAS, Filters, run_query
+from dashboards.figures.query import (
+    ADVICE,
+    BY_DAY,
+    BY_DEVICE,
+    BY_HOUR,
+    NODE_SHARES,
+    Filters,
+    run_query,
+)
 from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.window import Window
@@ -66,11 +74,12 @@ def read_answers(views: Views, window: Window, filters: Filters) -> list[dict[st
 
 
 def read_capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return GPU-hours by how nodes are bought: on-demand, spot, reserved.
+    """Return GPU-hours by how they were bought: committed (as charged), on-demand, spot.
 
     Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
     """
-    return run_query(views, (*ERAS, *BY_DEVICE, "supply/capacity"), window, filters)
+    steps = (*NODE_SHARES, *BY_DEVICE, "supply/capacity")
+    return run_query(views, steps, window, filters, region="")
 
 
 def add_finding_words(row: dict[str, Any]) -> dict[str, Any]:

@@ -71,6 +71,7 @@ COMMITTED = (
     ReportColumn("coverage", "covers", "percent"),
     ReportColumn("break_even", "break-even", "percent"),
     ReportColumn("unused_usd", "did not run", "usd"),
+    ReportColumn("unknown_usd", "unknown", "usd"),
     ReportColumn("end", "ends", "moment"),
 )
 BUDGETS = (
@@ -242,9 +243,7 @@ def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[R
 
 def _build_commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
     promised = tuple(request.settings.prices.commitments)
-    commitment_uses = commitments.read_commitments(
-        request.views, request.window, request.filters, promised
-    )
+    commitment_uses = commitments.read_commitments(request.views, request.window, promised)
     if not commitment_uses:
         return ()
     rows = [

@@ -39,7 +39,7 @@ def show(request: PageRequest) -> None:
 
 
 def show_capacity(request: PageRequest) -> None:
-    """Show the on-demand, spot and reserved capacity."""
+    """Show the committed, on-demand and spot capacity."""
     rows = data.query(supply.read_capacity, request.window, request.filters).to_pylist()
     if not rows:
         page.show_no_data(request)
@@ -59,10 +59,7 @@ def show_capacity(request: PageRequest) -> None:
         ("Lost on spot", format_hours((spot or {}).get("lost_gpu_hours") or 0), "work thrown away"),
     )
     page.show_table(rows, CAPACITY, table_name="GPU-hours by how nodes are bought")
-    page.note(
-        "As the nodes' labels say. Commitments pay for nodes labelled on-demand, too: page Spend, "
-        "tab Commitments."
-    )
+    page.note("Committed: what commitments paid of these hours: page Spend, tab Commitments.")
 
 
 def show_advised(request: PageRequest) -> None:

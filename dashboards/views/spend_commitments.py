@@ -29,6 +29,9 @@ COLUMNS = {
     ),
     "committed_usd": page.configure_usd("committed, USD"),
     "unused_usd": page.configure_usd("did not run, USD", "a shared cost, of no team in particular"),
+    "unknown_usd": page.configure_usd(
+        "unknown, USD", "of hours without data of a cluster with such nodes"
+    ),
     "end": page.configure_time("ends"),
     "days_left": page.configure_number("days left"),
 }
@@ -42,7 +45,7 @@ def show(request: PageRequest) -> None:
 def show_commitments_table(request: PageRequest) -> None:
     """List every commitment that runs in the window or later."""
     promised = tuple(request.settings.prices.commitments)
-    uses = data.query(commitments.read_commitments, request.window, request.filters, promised)
+    uses = data.query(commitments.read_commitments, request.window, promised)
     if not uses and promised:
         page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
         return
@@ -55,13 +58,24 @@ def show_commitments_table(request: PageRequest) -> None:
         return
     committed_total = sum((c.committed_usd for c in uses), Decimal())
     unused = sum((c.unused_usd for c in uses), Decimal())
+    unknown = sum((c.unknown_usd for c in uses), Decimal())
     hours = sum(c.committed_node_hours for c in uses)
     running_hours = sum(c.running_node_hours for c in uses)
     soon = [c for c in uses if 0 <= c.days_left <= SOON_DAYS]
     page.show_metrics(
         ("Committed", format_money(committed_total), f"{hours:,.0f} node-hours"),
-        ("Utilisation", format_share(running_hours, hours), f"{running_hours:,.0f} node-hours ran"),
-        ("Did not run", format_money(unused), format_share(unused, committed_total)),
+        (
+            "Utilisation",
+            format_share(committed_total - unknown - unused, committed_total - unknown),
+            f"{running_hours:,.0f} node-hours ran",
+        ),
+        (
+            "Did not run",
+            format_money(None if unknown == committed_total else unused),
+            f"{format_money(unknown)} unknown"
+            if unknown
+            else format_share(unused, committed_total),
+        ),
         ("End within 60 days", str(len(soon)), f"of {len(uses)}"),
     )
     page.show_table(

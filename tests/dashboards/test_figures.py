@@ -23,6 +23,7 @@ from dashboards.figures import (
     overview,
     savings,
     spend,
+    supply,
     units,
     waste,
     waterfall,
@@ -378,7 +379,7 @@ def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
     )
     more = one.model_copy(update={"name": "b", "nodes": 50})
     ended = one.model_copy(update={"name": "gone", "end": END - timedelta(days=30)})
-    uses = commitments.read_commitments(views, WINDOW, ALL, (one, more, ended))
+    uses = commitments.read_commitments(views, WINDOW, (one, more, ended))
     first, second = sorted((use for use in uses if use.name in "ab"), key=lambda use: use.name)
     assert first.utilisation == pytest.approx(1.0)
     assert first.days_left == 10
@@ -390,6 +391,32 @@ def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
     assert second.utilisation < 1
     assert first.break_even == pytest.approx(30 / 55.04)
     assert first.used_node_hours <= first.held_node_hours <= first.running_node_hours + 1e-6
+
+
+def test_what_commitments_paid_is_one_figure_of_spend_and_of_how_capacity_is_bought(
+    views: Warehouse,
+) -> None:
+    uses = commitments.read_commitments(views, WINDOW, ())
+    rows = {r["capacity"]: r["usd"] for r in supply.read_capacity(views, WINDOW, ALL).to_pylist()}
+    paid = sum(use.committed_usd - use.unused_usd - use.unknown_usd for use in uses)
+    assert round(rows["committed"], 2) == paid > 0
+    assert "reserved" not in rows
+    assert round(sum(rows.values()), 2) == spend.read_totals(views, WINDOW, ALL).usd
+
+
+def test_what_ran_of_a_commitment_is_unknown_in_hours_without_data_of_its_cluster(
+    views: Warehouse,
+) -> None:
+    later = Window(END - timedelta(days=1), END + timedelta(days=2))
+    [use] = [u for u in commitments.read_commitments(views, later, ()) if u.name == "h100-1y"]
+    assert use.utilisation == 0.5, "two of its four nodes run on the day that is known"
+    assert use.unused_usd == 2 * 24 * 42
+    assert use.unknown_usd == 4 * 48 * 42
+    none = Window(END, END + timedelta(days=2))
+    [use] = [u for u in commitments.read_commitments(views, none, ()) if u.name == "h100-1y"]
+    assert use.utilisation is None
+    assert use.unused_usd == 0
+    assert use.unknown_usd == use.committed_usd
 
 
 def test_a_commitment_that_starts_in_another_time_zone_starts_at_the_same_moment(
@@ -408,9 +435,7 @@ def test_a_commitment_that_starts_in_another_time_zone_starts_at_the_same_moment
     )
     abroad = one.model_copy(update={"start": start.astimezone(timezone(timedelta(hours=2)))})
     in_utc, there = (
-        next(
-            use for use in commitments.read_commitments(views, WINDOW, ALL, (c,)) if use.name == "a"
-        )
+        next(use for use in commitments.read_commitments(views, WINDOW, (c,)) if use.name == "a")
         for c in (one, abroad)
     )
     # Without the conversion its nodes were counted from two hours later on.
@@ -433,7 +458,7 @@ def test_a_commitment_costs_what_its_hours_were_charged_not_what_the_settings_sa
         end=END + timedelta(days=10),
     )
     for settings in ((said,), ()):
-        uses = commitments.read_commitments(views, WINDOW, ALL, settings)
+        uses = commitments.read_commitments(views, WINDOW, settings)
         [use] = [use for use in uses if use.name == "h100-1y"]
         assert use.usd_per_node_hour == stored["node_usd_h"] == 42
         assert use.committed_usd == 4 * 72 * 42

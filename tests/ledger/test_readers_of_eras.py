@@ -80,7 +80,7 @@ def test_a_commitment_has_the_hours_in_which_its_nodes_were_of_its_kind(
         usd_per_node_hour=Decimal(1), start=builders.at(-9).replace(tzinfo=UTC),
         end=builders.at(999).replace(tzinfo=UTC),
     )  # fmt: skip
-    [use] = read_commitments(fleet, builders.window(0, 180), Filters(), [promise])
+    [use] = read_commitments(fleet, builders.window(0, 180), [promise])
     assert (use.running_node_hours, use.committed_node_hours) == (1, 3)
 
 

@@ -105,7 +105,8 @@ SELECT
         WHEN c.share > 0 THEN c.gpu_usd_h + (1 - c.share) * b.gpu_usd_h
         ELSE b.gpu_usd_h
     END AS gpu_usd_h,
-    coalesce(c.share, 0) AS committed
+    coalesce(c.share, 0) AS committed,
+    CASE WHEN c.share > 0 THEN c.loaded_usd_h ELSE 0 END AS committed_usd_h
 FROM stretched AS s
 LEFT JOIN best AS b ON s.kind = b.kind AND s.from_at = b.from_at
 LEFT JOIN committed_sums AS c

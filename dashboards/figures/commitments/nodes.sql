@@ -16,6 +16,5 @@ WHERE
     AND n.instance_type = $instance_type
     AND ($region = '' OR coalesce(n.region, '') IN ('', $region))
     AND coalesce(n.capacity_type, '') <> 'spot'
-    AND ($cluster::VARCHAR IS null OR l.cluster = $cluster)
 GROUP BY ALL
 ORDER BY hour ASC

@@ -170,6 +170,24 @@ def test_reserved_and_unpriced_pools_say_what_they_save(pools: Pools) -> None:
     assert "no price" in withheld["spotty"][0]
 
 
+@pytest.mark.parametrize(("nodes", "saving"), [(1, "cash"), (2, "commitment"), (3, "commitment")])
+def test_a_commitment_of_an_on_demand_type_saves_no_cash_below_what_it_pays(
+    pools: Pools, nodes: int, saving: str
+) -> None:
+    """Two of three nodes are not needed: the bill falls by those that no commitment pays."""
+    for n in range(3):
+        pools.node(f"n{n}")
+    pools.pod("a", "n0", gpus=8)
+    pools.post()
+    pools.prices()
+    commitment = {"source": "commitment x", "term": "reserved", "node_usd_h": Decimal(40)}
+    pools.prices(["p5.48xlarge"], **commitment, nodes=nodes)
+    [finding] = [
+        f for f in PoolsAnalyzer().find(pools.views, pools.window) if f.kind == "oversized_pool"
+    ]
+    assert finding.recommendations[0].saving == saving
+
+
 def test_waiting_pods_turn_cash_into_capacity(pools: Pools) -> None:
     for n in range(3):
         pools.node(f"n{n}")
