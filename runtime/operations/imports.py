@@ -18,7 +18,8 @@ from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_timestamp
-from runtime.operations import collection, pipeline
+from runtime.operations import collection
+from runtime.operations.import_stores import ImportStore, open_store
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
 from runtime.rendering.finding_tables import Progress
@@ -87,30 +88,28 @@ class Importer:
             cluster = self.settings.cluster
             listed = build_batch(refused, cluster=cluster, source="import", at=self.now)
             batches = chain(batches, [listed])
-        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
-            summary = self.import_into(warehouse, batches, rate, valid_from=valid_from)
+        with open_store(self.settings, self.clock) as store:
+            summary = self.import_into(store, batches, rate, valid_from=valid_from)
         return {**summary, "rows": summary["rows"] + count, "old": summary["old"] + count}
 
     def import_into(
         self,
-        warehouse: "Warehouse",
+        store: ImportStore,
         batches: Iterable[Batch],
         rate: Decimal | None = None,
         *,
         valid_from: datetime | None = None,
     ) -> dict[str, Any]:
-        """Store batches in an open warehouse, account for them, and return the counts."""
+        """Store batches, account for them, and return the counts."""
         extent = TelemetryExtent()
         cluster = self.settings.cluster
         rates = read_configured_rates(self.settings, self.now)
         clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
-        ingested = pipeline.ingest(warehouse, extent.observe(clean))
-        pipeline.price(warehouse, rates)
-        pipeline.price(
-            warehouse, self._rate_batches(rate, valid_from), is_restating=self.is_restating
-        )
+        ingested = store.ingest(extent.observe(clean))
+        store.price(rates)
+        store.price(self._rate_batches(rate, valid_from), is_restating=self.is_restating)
         return self._account(
-            warehouse,
+            store,
             extent,
             rows=ingested.rows,
             added=ingested.added,
@@ -130,42 +129,41 @@ class Importer:
         window = Window(parse_timestamp(since, now=self.now), self.now)
         extent = TelemetryExtent()
         rates = read_configured_rates(self.settings, self.now)
-        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
-            cursors = collection.read_cursors(warehouse)
+        with open_store(self.settings, self.clock) as store:
+            cursors = collection.read_cursors(store.views)
             in_slices = is_sliced(self.settings)
             collector = collection.build_prometheus_collector(
                 self.settings, cursors, self.clock, SLICE_SAMPLES if in_slices else MAX_SAMPLES
             )
             added, duplicates = collection.drain(
-                warehouse,
+                store.views,
                 collector,
                 window,
                 progress,
                 extent.observe,
+                ingest=store.ingest,
                 read_before=read_slices(self.settings, collector, window, self.now)
                 if in_slices
                 else (),
             )
-            pipeline.price(warehouse, rates)
-            return self._account(warehouse, extent, added=added, duplicates=duplicates)
+            store.price(rates)
+            return self._account(store, extent, added=added, duplicates=duplicates)
 
     def _account(
-        self, warehouse: "Warehouse", extent: TelemetryExtent, **counted: int
+        self, store: ImportStore, extent: TelemetryExtent, **counted: int
     ) -> dict[str, Any]:
         """Account for the imported time, and return the counts."""
         window = extent.window
         # An inventory alone can name the owners of hours whose telemetry was imported before.
-        ledger_window = window or (self._rollup_window(warehouse) if counted["added"] else None)
-        failures = (
-            pipeline.account(warehouse, ledger_window)[1] if ledger_window is not None else []
-        )
+        ledger_window = window or (self._rollup_window(store.views) if counted["added"] else None)
+        failures = store.account(ledger_window) if ledger_window is not None else []
         return {
             "cluster": self.settings.cluster,
             "devices": len(extent.devices),
             **counted,
             "start": window.start.replace(tzinfo=None) if window else None,
             "end": window.end.replace(tzinfo=None) if window else None,
-            "audits": "; ".join(str(f) for f in failures) or "ok",
+            "audits": "; ".join(failures) or "ok",
         }
 
     def _rollup_window(self, warehouse: "Warehouse") -> Window | None:

@@ -100,7 +100,7 @@ class Spool:
             SpoolFullError: the files have reached their bound: the oldest stay, these are refused.
             TemporaryError: the disk is full, or cannot be written.
         """
-        content = _encode(batches)
+        content = encode_batches(batches)
         with self._lock:
             waiting = sum(file.size for file in self._files)
             if waiting + len(content) > self._most:
@@ -113,7 +113,7 @@ class Spool:
             rows = sum(batch.rows.num_rows for batch in batches)
             path = self.folder / f"{self._number:020d}-{rows}{SUFFIX}"
             try:
-                _write_durably(path, content)
+                write_durably(path, content)
             except OSError as error:
                 raise TemporaryError(
                     f"{path} cannot be written: {error.strerror or error}",
@@ -124,7 +124,7 @@ class Spool:
     def read(self, file: SpoolFile) -> list[Batch]:
         """Return a file's rows; a damaged file is kept aside and has none."""
         try:
-            return list(_decode(file.path.read_bytes()))
+            return list(decode_batches(file.path.read_bytes()))
         except (pa.ArrowException, OSError, KeyError, FallowError) as error:
             self.set_aside(file, str(error))
             return []
@@ -159,7 +159,8 @@ def compute_oldest_age_s(files: Sequence[SpoolFile]) -> float:
     return max(time.time() - files[0].written_at, 0.0) if files else 0.0
 
 
-def _encode(batches: Sequence[Batch]) -> bytes:
+def encode_batches(batches: Sequence[Batch]) -> bytes:
+    """Return batches as the content of a file."""
     parts = [_write_stream(_drop_empty_columns(batch.rows), _OPTIONS) for batch in batches]
     envelope = pa.table({"table": [b.table for b in batches], "rows": parts}, schema=_ENVELOPE)
     return _write_stream(envelope, pa.ipc.IpcWriteOptions())
@@ -178,7 +179,12 @@ def _write_stream(rows: pa.Table, options: pa.ipc.IpcWriteOptions) -> bytes:
     return content
 
 
-def _decode(content: bytes) -> Iterator[Batch]:
+def decode_batches(content: bytes) -> Iterator[Batch]:
+    """Yield the batches of a file's content.
+
+    Raises:
+        ArrowInvalid: it is no such content.
+    """
     envelope = pa.ipc.open_stream(content).read_all()
     if envelope.schema != _ENVELOPE:
         raise pa.ArrowInvalid(f"it is no file of {FOLDER}")
@@ -191,7 +197,8 @@ def _decode(content: bytes) -> Iterator[Batch]:
         yield msgspec.structs.replace(Batch.of(row["table"], columns), times_checked=True)
 
 
-def _write_durably(path: Path, content: bytes) -> None:
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file that is complete, flushed to disk, or does not exist."""
     partial = path.with_suffix(PARTIAL)
     with partial.open("wb") as file:
         file.write(content)

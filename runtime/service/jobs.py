@@ -54,6 +54,8 @@ STALLED = "stalled"
 """The analyzer that runs after each collection too."""
 STALL_RECENT = timedelta(minutes=5)
 """A stall continues if its devices had samples this recently; scrapes are two minutes apart."""
+IMPORTS_EVERY = timedelta(seconds=2)
+"""How soon an import beside the service begins."""
 PAST = "prometheus"
 """The collector whose source has history."""
 INVENTORY = frozenset({"kubernetes"})
@@ -90,6 +92,7 @@ class ServiceLoop:
         first_turn_s: float = FIRST_TURN_S,
         accounts: Callable[[], bool] = lambda: True,
         prices: bool = True,
+        take_imports: Callable[[], None] | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -126,6 +129,7 @@ class ServiceLoop:
         self._aws_read_at = datetime(1970, 1, 1, tzinfo=UTC)
         self._act = act
         self._accounts, self._prices = accounts, prices
+        self._take_imports = take_imports
         self._roles = roles
         self._queue = queue
         self._audits_failed: bool | None = None
@@ -148,6 +152,8 @@ class ServiceLoop:
             if fill
             else []
         )
+        take = self._take_imports
+        imports = [ServiceJob("imports", IMPORTS_EVERY, take, collector)] if take else []
         judged = STALLED in self.analyzers
         stalled = [ServiceJob("stalled", every.collect_every, self.stalled, ServiceRole.analyzer)]
         every_job = [
@@ -160,6 +166,7 @@ class ServiceLoop:
             ServiceJob("analyze", every.analyze_every, self.analyze, ServiceRole.analyzer),
             *act,
             ServiceJob("verify", every.maintain_every, self.verify_journal, ServiceRole.actor),
+            *imports,
             ServiceJob("maintain", every.maintain_every, self.maintain, collector),
         ]
         return [job for job in every_job if job.role in self._roles]

@@ -24,6 +24,7 @@ from runtime.operations.actor_turns import open_turns
 from runtime.operations.collection import find_next_start, load_collectors, read_cursors
 from runtime.operations.configmap_switch import ConfigMapSwitch
 from runtime.operations.idleness import IdlenessReader
+from runtime.operations.import_stores import take_requests
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.requests import ActionRequests
 from runtime.operations.sharding import PRICES, select_targets
@@ -119,6 +120,9 @@ def serve(
                 warehouse,
                 metrics,
                 threads,
+                take_imports=stack.enter_context(
+                    take_requests(warehouse, collects=ServiceRole.collector in mine)
+                ),
                 act=act,
                 roles=mine,
                 stop=stop,
@@ -238,6 +242,7 @@ def _make_loop(
     metrics: SelfMetrics,
     threads: ServiceThreads,
     *,
+    take_imports: Callable[[], None] | None,
     act: Callable[[], None] | None,
     roles: AbstractSet[ServiceRole],
     stop: threading.Event,
@@ -268,6 +273,7 @@ def _make_loop(
         writer=threads.writer,
         accounts=accounts,
         prices=shard.owns(PRICES),
+        take_imports=take_imports,
     )
 
 

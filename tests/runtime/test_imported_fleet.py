@@ -15,6 +15,7 @@ from collectors.exposition_file import import_exposition
 from collectors.samples_file import import_samples
 from fallow.settings import Settings
 from fallow.tables import Batch
+from runtime.operations.import_stores import OpenStore
 from runtime.operations.imports import Importer
 from warehouse.lake import Warehouse
 
@@ -43,7 +44,7 @@ def test_devices_that_nobody_holds_are_free_hours(settings: Settings, tmp_path: 
     path.write_text("\n".join(["job,time,gpu,util", *lines]) + "\n")
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         batches = import_samples(path, COLUMNS, STEP.total_seconds(), "test")
-        Importer(settings, NOW).import_into(warehouse, batches)
+        Importer(settings, NOW).import_into(OpenStore(warehouse), batches)
         rows = warehouse.query("SELECT state, sum(gpu_seconds) / 3600 AS h FROM ledger GROUP BY 1")
     assert {r["state"]: r["h"] for r in rows.to_pylist()} == {"productive": 168, "free": 96}
 

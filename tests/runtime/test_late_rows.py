@@ -8,6 +8,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.import_stores import OpenStore
 from runtime.operations.imports import Importer
 from warehouse.lake import Warehouse
 
@@ -97,9 +98,9 @@ def test_an_inventory_that_comes_after_the_telemetry_names_the_owner(settings: S
     )
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         importer = Importer(settings, NOW)
-        importer.import_into(warehouse, [Batch.of("sample", rows)])
+        importer.import_into(OpenStore(warehouse), [Batch.of("sample", rows)])
         before = warehouse.query("SELECT DISTINCT workload_kind FROM ledger").to_pylist()
-        importer.import_into(warehouse, [pods])
+        importer.import_into(OpenStore(warehouse), [pods])
         after = warehouse.query(
             "SELECT workload_kind, workload, sum(gpu_seconds) AS s FROM ledger GROUP BY ALL"
         ).to_pylist()
