@@ -96,7 +96,7 @@ class PlantedScore(msgspec.Struct, frozen=True):
     missed_gpu_hours: float
     """Planted hours in no finding."""
     extra_gpu_hours: float
-    """Hours in a finding that were not planted: idle for less than an hour, or truly in use."""
+    """Hours in a finding that were not planted: shorter or other idle times, or truly in use."""
     ledger_idle_gpu_hours: float
     """Idle in the ledger."""
     not_idle_gpu_hours: float = 0.0
@@ -123,14 +123,16 @@ class PlantedScore(msgspec.Struct, frozen=True):
         )  # fmt: skip
         # Idle hours in findings are rounded as everywhere else; the remainder is shown beside them.
         extra, unclaimed = found_hours - planted_hours + missed, idle - claimed
+        in_use = min(extra, round(found_hours * (1 - Decimal(repr(self.precision))), 1))
+        used = f" + in use {in_use:,}" if in_use else ""
         not_idle = found_hours + others - claimed
         if not_idle < 0:
             others, not_idle = others - not_idle, Decimal()
         beside = f" - not idle in the ledger {not_idle:,}" if not_idle else ""
         beside += f" + in other findings {others:,}" if others else ""
         return (
-            f"planted {planted_hours:,} - missed {missed:,} + not planted {extra:,} = found "
-            f"{found_hours:,};"
+            f"planted {planted_hours:,} - missed {missed:,} + idle, not planted "
+            f"{extra - in_use:,}{used} = found {found_hours:,};"
             f"{beside} + no finding {unclaimed:,} = idle {idle:,}"
         )
 

@@ -103,7 +103,7 @@ def test_the_terminal_story_says_everything_with_units() -> None:
         "team-vision/sweep-17",
         "precision 100.0%, recall 93.8%",
         "0 false alarms",
-        "planted 160.0 - missed 12.3 + not planted 2.3 = found 150.0; + no finding 3,850.0",
+        "planted 160.0 - missed 12.3 + idle, not planted 2.3 = found 150.0; + no finding 3,850.0",
         "Audits ok",
         "Prices in USD: as of 2026-07-20",
     ):
