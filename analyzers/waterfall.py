@@ -143,6 +143,32 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
         priced = cells["priced"].to_numpy()
         return _build_amount(cells["gpu_us"].to_numpy(), cells["usd_e8"].to_numpy(), priced)
 
+    def remove_findings(self, findings: Collection[str]) -> "SavingsWaterfall":
+        """Return it without the savings of these findings; their idle hours stay in a finding.
+
+        The rest keeps its amounts: what an action has freed is not offered to another finding.
+        """
+        remaining = [n for n, stage in enumerate(self.steps) if stage.finding not in findings]
+        step = self.grants["step"].to_numpy()
+        stays = np.isin(step, remaining)
+        removed = self.grants.filter(pa.array(~stays))
+        cells = self.cells.take(removed["cell"])
+        amounts = pa.table({"cluster": cells["cluster"], "gpu_us": removed["gpu_us"]})
+        idle = amounts.filter(pc.equal(cells["state"], "idle")).group_by("cluster")
+        sums = idle.aggregate([("gpu_us", "sum")]).to_pydict()
+        unadvised = Counter(self.unadvised)
+        for cluster, gpu_us in zip(sums["cluster"], sums["gpu_us_sum"], strict=True):
+            unadvised[cluster] += gpu_us / HOUR_US
+        grants = self.grants.filter(pa.array(stays))
+        numbers = pa.array(np.searchsorted(remaining, step[stays]), grants["step"].type)
+        position = grants.schema.get_field_index("step")
+        return msgspec.structs.replace(
+            self,
+            steps=tuple(self.steps[n] for n in remaining),
+            grants=grants.set_column(position, "step", numbers),
+            unadvised=dict(unadvised),
+        )
+
     def by(self, *names: str) -> list[dict[str, Any]]:
         """Return gpu_hours and usd saved per value of the cells' columns `names`."""
         savings = self._savings

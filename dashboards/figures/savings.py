@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures import policy_actions
-from dashboards.figures.query import ADVICE, Filters, run_query
+from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
 from dashboards.text import count
 from fallow.money import apportion, sum_bills, sum_known
 from fallow.protocols import Views
@@ -95,6 +95,12 @@ def describe_kinds(stages: Stages, usd: Callable[[Decimal], str]) -> str:
     bound = stages.at_most_usd
     more = f"; at most {usd(bound)} more in hours in use" if bound else ""
     return f"{', '.join(parts)}{more}"
+
+
+def read_handled_findings(views: Views, cluster: str | None) -> list[str]:
+    """Return the ids of the findings whose action took effect and was not reversed."""
+    table = run_query(views, HANDLED, None, Filters(cluster=cluster))
+    return [str(finding) for finding in table["finding"].to_pylist()]
 
 
 def read_by_owner(

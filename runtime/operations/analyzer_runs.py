@@ -17,6 +17,7 @@ from analyzers.services.vetoes import apply_vetoes
 from analyzers.teams import add_teams
 from analyzers.waterfall import add_savings, build_waterfall, clip_finding
 from collectors.doctor import CheckRow
+from dashboards.figures.savings import read_handled_findings
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, UsageError
 from fallow.models import Claim, Finding
@@ -155,17 +156,23 @@ def analyze(
     )
     fault = audits.format_banner(audit_results.read_failures(warehouse, span.window))
     notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
-    return msgspec.structs.replace(_add_case_ids(warehouse, analysis), notes=notes)
+    return msgspec.structs.replace(_continue_cases(warehouse, analysis, cluster), notes=notes)
 
 
-def _add_case_ids(views: Views, analysis: Analysis) -> Analysis:
-    """Return an analysis with the ids of the cases; its figures are those of its window."""
+def _continue_cases(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
+    """Return an analysis with the ids of the cases; its figures are those of its window.
+
+    What an action has freed is saved already: a finding whose action took effect saves nothing.
+    """
     ids = case_identity.resolve(views, analysis.findings).ids
-    rows = (
-        msgspec.structs.replace(row, finding=msgspec.structs.replace(row.finding, id=case))
-        for row, case in zip(analysis.ranked, ids, strict=True)
-    )
-    return msgspec.structs.replace(analysis, ranked=tuple(rows))
+    names = {finding.id: case for finding, case in zip(analysis.findings, ids, strict=True)}
+    handled = set(read_handled_findings(views, cluster))
+    left = analysis.waterfall.remove_findings([n for n, case in names.items() if case in handled])
+    steps = tuple(msgspec.structs.replace(s, finding=names[s.finding]) for s in left.steps)
+    waterfall = msgspec.structs.replace(left, steps=steps)
+    cases = [msgspec.structs.replace(f, id=names[f.id]) for f in analysis.findings]
+    ranked = tuple(rank_findings(cases, waterfall))
+    return msgspec.structs.replace(analysis, ranked=ranked, waterfall=waterfall)
 
 
 def run_analyzers(
@@ -217,8 +224,9 @@ def run_analyzers(
                     summaries[name] = summary
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+    all_findings = add_teams(views, window, all_findings)
     all_findings = apply_vetoes(
-        add_recommendations(remove_overlaps(add_teams(views, window, all_findings))),
+        add_recommendations(case_identity.join_parts(views, remove_overlaps(all_findings))),
         _collect_vetoes(views, window, [*analyzers.values(), *guards]),
     )
     waterfall = build_waterfall(views, window, all_findings, cluster)

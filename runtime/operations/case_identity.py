@@ -60,6 +60,14 @@ def resolve(views: Views, findings: Sequence[Finding]) -> ResolvedCases:
     return ResolvedCases(tuple(cases), uids, tuple(ids[case_of[n]] for n in range(len(findings))))
 
 
+def join_parts(views: Views, findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings since their objects were created; those separated by silence are one."""
+    if not findings:
+        return []
+    uids, parts = _match_objects(views, findings)
+    return [*_merge_over_silence(views, parts, uids)[0].values()]
+
+
 def _merge_over_silence(
     views: Views, parts: Sequence[Finding], uids: Mapping[int, str]
 ) -> tuple[dict[int, Finding], list[int]]:
