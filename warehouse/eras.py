@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fallow.tables import get_schema, list_columns
 from warehouse.dirty import FAR, mark_ledger_hours
-from warehouse.statements import fetch_rows
+from warehouse.statements import read_rows
 from warehouse.steps import compose_query, load_step
 
 _STORED = ("inventory/every_era", "inventory/stored_eras")
@@ -107,14 +107,14 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
     Hours of the ledger in which a known node turns out to have been another one are marked to be
     written again.
     """
-    cursor.register("incoming", nodes)
-    observed = _group(fetch_rows(cursor, load_step("inventory/observed_nodes")))
+    cursor.register("incoming", nodes.select(["cluster", "node", *_TIMES[3:], "uid", *VALUES]))
+    observed = _group(read_rows(cursor, load_step("inventory/observed_nodes"), {}))
     cursor.unregister("incoming")
     if not observed:
         return
     names = pa.Table.from_pylist([{"cluster": c, "node": n} for c, n in observed])
     cursor.register("observed", names)
-    stored = _group(fetch_rows(cursor, compose_query(_STORED)))
+    stored = _group(read_rows(cursor, compose_query(_STORED), {}))
     eras = {
         key: reduce(add_observation, seen, stored.get(key, [])) for key, seen in observed.items()
     }
@@ -167,11 +167,12 @@ def _merge(spans: Iterable[_Span]) -> list[_Span]:
     return merged
 
 
-def _group(rows: Iterable[tuple[Any, ...]]) -> dict[tuple[str, str], list[Era]]:
+def _group(rows: pa.Table) -> dict[tuple[str, str], list[Era]]:
     grouped: dict[tuple[str, str], list[Era]] = {}
-    for cluster, node, first, last, born, uid, *values in rows:
-        era = Era(first, last, born, uid, tuple(values))
-        grouped.setdefault((cluster, node), []).append(era)
+    for row in rows.to_pylist():
+        values = tuple(row[name] for name in VALUES)
+        era = Era(row["first_seen"], row["last_seen"], row["born_at"], row["uid"], values)
+        grouped.setdefault((row["cluster"], row["node"]), []).append(era)
     return grouped
 
 

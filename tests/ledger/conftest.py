@@ -34,6 +34,9 @@ class Tables:
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
+    def clear(self, table: str) -> None:
+        self._connection.execute(f"DELETE FROM {table}")
+
     query_whole = query
 
     @property

@@ -92,3 +92,43 @@ def test_gpus_without_telemetry_are_those_that_the_node_had_then(
         if row["node"] == "n":
             found[(row["bucket"] - builders.at(0)).seconds // 3600] += row["gpu_seconds"] / 3600
     assert found == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(
+    ("requests", "minutes"),
+    [
+        ([0.5, 0.75], [("d0", 0, 60, "p0"), ("d1", 0, 60, "p0"), ("d0", 0, 60, "p1")]),
+        ([0.5], [("d0", 0, 30, "p0"), ("d1", 30, 60, "p0")]),
+        ([0.25, 0.25], [("d0", 0, 60, "p0"), ("d1", 0, 60, "")]),
+    ],
+    ids=["two replicas at once", "two replicas, one after the other", "beside a part"],
+)
+def test_what_pods_held_follows_the_replicas_of_their_time(
+    builders: Any, tables: Any, requests: list[float], minutes: list[tuple[str, int, int, str]]
+) -> None:
+    at = builders.at
+    tables.put("device", [builders.device("d0", 180), builders.device("d1", 180)])
+    pod = {"cluster": "c", "node": "n", "scheduled_at": at(0), "last_seen": at(60)}
+    names = [{"uid": f"u{k}", "namespace": f"ns-p{k}", "pod": f"p{k}"} for k in range(2)]
+    pairs = zip(names, requests, strict=False)
+    tables.put("pod", [pod | name | {"gpu_request": request} for name, request in pairs])
+    for name, first, last, holder in minutes:
+        tables.put("rollup_5m", builders.looks(name, first, last, holder))
+    node = {"cluster": "c", "node": "n", "gpu_count": 2, "first_seen": at(0), "last_seen": at(180)}
+
+    def allocate(*eras: tuple[float, float | None, int]) -> list[dict[str, Any]]:
+        for table in ("node", "era"):
+            tables.clear(table)
+        tables.put("node", [node | {"gpu_replicas": eras[-1][2]}])
+        spans = [
+            {"valid_from": at(a), "valid_to": None if b is None else at(b), "gpu_replicas": n}
+            for a, b, n in eras
+        ]
+        tables.put("era", [{"cluster": "c", "node": "n", "gpu_count": 2, **s} for s in spans])
+        write_allocations(tables, builders.window(0, 60))
+        rows: list[dict[str, Any]] = tables.rows("allocation", "device, start, pod")
+        return rows
+
+    then = allocate((0, None, 4))
+    assert then != allocate((0, None, 1))
+    assert then == allocate((0, 60, 4), (60, None, 1))

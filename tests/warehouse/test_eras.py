@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.settings import Settings
-from fallow.tables import Batch
+from fallow.tables import Batch, get_schema
 from warehouse.dirty import FAR
 from warehouse.eras import VALUES, Era, add_observation, list_differences, list_spans
 from warehouse.lake import Warehouse
@@ -170,3 +171,11 @@ def test_hours_that_the_ledger_has_are_written_again_only_where_the_node_was_ano
     with Warehouse.open(settings) as warehouse:
         hours = warehouse.query("SELECT bucket FROM unposted ORDER BY ALL")["bucket"].to_pylist()
     assert hours == [at(n) for n in marked]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_change_of_each_value_begins_an_era(settings: Settings, name: str) -> None:
+    first, second = ("a", "b") if get_schema("era").field(name).type == pa.string() else (1, 2)
+    values = [{name: first, "last_seen": at(1)}, {name: second, "last_seen": at(2)}]
+    stored = store(settings, *([row] for row in values))
+    assert [row[:2] for row in stored] == [(at(0), at(2)), (at(2), None)]

@@ -17,7 +17,11 @@ WITH successive AS (
         ) AS too_many
     FROM matched AS m
     LEFT JOIN lives AS l ON m.cluster = l.cluster AND m.uid = l.uid
-    LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+    LEFT JOIN node_eras AS n
+        ON
+            l.cluster = n.cluster AND l.node = n.node
+            AND greatest(l.life_start, $since) >= n.holds_from
+            AND greatest(l.life_start, $since) < n.holds_to
     WHERE m.life_start IS NOT null
     WINDOW of_pod AS (PARTITION BY m.cluster, m.uid)
 )

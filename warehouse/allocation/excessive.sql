@@ -12,7 +12,11 @@ FROM (
 ) AS b
 INNER JOIN lives AS l ON b.cluster = l.cluster AND b.pod_uid = l.uid
 INNER JOIN device AS d ON b.cluster = d.cluster AND b.device = d.device
-LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+LEFT JOIN node_eras AS n
+    ON
+        l.cluster = n.cluster AND l.node = n.node
+        AND greatest(l.life_start, $since) >= n.holds_from
+        AND greatest(l.life_start, $since) < n.holds_to
 WHERE l.gpu_request > 0 AND coalesce(l.gpu_core_request_pct, l.gpu_mem_request_bytes) IS null
 GROUP BY b.cluster, b.pod_uid
 HAVING

@@ -35,10 +35,9 @@ beside AS (
         a.uid,
         max(e.gpu_count) AS gpu_count,
         max(e.gpu_count) - count(DISTINCT d.device) AS unseen,
-        any_value(n.gpu_replicas) > 1 AS divided,
+        max(e.gpu_replicas) > 1 AS divided,
         count(h.device) > 0 AS named
     FROM requesting_pods AS a
-    INNER JOIN node AS n ON a.cluster = n.cluster AND a.node = n.node
     INNER JOIN node_eras AS e
         ON
             a.cluster = e.cluster AND a.node = e.node

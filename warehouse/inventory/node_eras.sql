@@ -30,14 +30,18 @@ SELECT
     holds_to,
     min(valid_from) OVER (PARTITION BY cluster, node, life) AS life_from,
     max(to_at) OVER (PARTITION BY cluster, node, life) AS life_to,
-    provider,
-    nullif(region, '') AS region,
-    nullif(zone, '') AS zone,
-    nullif(instance_type, '') AS instance_type,
-    nullif(capacity_type, '') AS capacity_type,
-    nullif(pool, '') AS pool,
-    gpu_count,
-    nullif(gpu_allocatable, -1) AS gpu_allocatable,
-    nullif(gpu_model, '') AS gpu_model
+    * EXCLUDE ( -- noqa: AM04
+        cluster, node, uid, valid_from, valid_to, born_at, first_seen, last_seen,
+        to_at, left_at, holds_to, life
+    ) REPLACE (
+        nullif(region, '') AS region,
+        nullif(zone, '') AS zone,
+        nullif(instance_type, '') AS instance_type,
+        nullif(capacity_type, '') AS capacity_type,
+        nullif(pool, '') AS pool,
+        nullif(gpu_allocatable, -1) AS gpu_allocatable,
+        nullif(gpu_model, '') AS gpu_model,
+        nullif(gpu_replicas, -1) AS gpu_replicas
+    )
 FROM numbered
 QUALIFY holds_to > $since AND (left_at IS null OR valid_from < $until)

@@ -1,21 +1,8 @@
 -- Incoming rows of nodes (`incoming`) that none of the stored eras has: what was observed when.
 -- A uid of another source is no other node where that node was born before the era was observed.
 SELECT
-    i.cluster,
-    i.node,
-    i.last_seen AS first_seen,
-    i.last_seen,
-    least(coalesce(i.first_seen, i.last_seen), i.last_seen) AS born_at,
-    i.uid,
-    i.provider,
-    i.region,
-    i.zone,
-    i.instance_type,
-    i.capacity_type,
-    i.pool,
-    i.gpu_count,
-    i.gpu_allocatable,
-    i.gpu_model
+    i.* REPLACE (i.last_seen AS first_seen), -- noqa: AM04
+    least(coalesce(i.first_seen, i.last_seen), i.last_seen) AS born_at
 FROM incoming AS i
 ANTI JOIN era AS e
     ON
@@ -37,5 +24,6 @@ ANTI JOIN era AS e
         AND coalesce(i.gpu_count = e.gpu_count, i.gpu_count IS null)
         AND coalesce(i.gpu_allocatable = e.gpu_allocatable, i.gpu_allocatable IS null)
         AND coalesce(i.gpu_model = e.gpu_model, i.gpu_model IS null)
+        AND coalesce(i.gpu_replicas = e.gpu_replicas, i.gpu_replicas IS null)
 WHERE i.last_seen IS NOT null
 ORDER BY ALL

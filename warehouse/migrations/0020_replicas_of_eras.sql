@@ -1,0 +1,1 @@
+-- `era.gpu_replicas`: an era without them takes those of the next observation with its values.
