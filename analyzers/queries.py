@@ -19,6 +19,8 @@ ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
 """Steps: what each node was from when to when (`node_eras`)."""
 NODE_SHARES = tuple(f"warehouse:{step}" for step in pricing.NODE_SHARES)
 """Steps: what commitments paid of each node's hours (`node_shares`), with `ERAS`."""
+COVERED = "warehouse:coverage/covered_hours"
+"""Step: how many seconds of each hour are accounted; $cluster null = of any."""
 LAST_SCRAPES = "warehouse:inventory/last_lists"
 """Step: when each cluster's pods were last polled."""
 OWNERS = "owners"

@@ -88,6 +88,14 @@ class ClusterAge(msgspec.Struct, frozen=True):
         return now - self.newest > STALE * max(self.interval, every)
 
 
+def sum_covered_hours(views: Views, window: Window, cluster: str | None = None) -> float:
+    """Return how many hours of a window are accounted, the first and the newest in part."""
+    step = load_step("coverage/covered_hours")
+    sql = f"SELECT coalesce(sum(covered_s), 0) / 3600 AS hours FROM ({step})"
+    parameters = {**window.whole().bounds(), "cluster": cluster}
+    return float(views.query(sql, parameters)["hours"][0].as_py())
+
+
 def read_ages(views: Views, cluster: str | None = None) -> tuple[ClusterAge, ...]:
     """Return how old each cluster's samples are."""
     rows = views.query(load_step("coverage/ages"), {"cluster": cluster}).to_pylist()

@@ -20,7 +20,7 @@ from analyzers.pools.catalogue import NodeOverhead, OfferTerms
 from analyzers.pools.demand import add_shapes, name_model
 from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
-from analyzers.queries import LAST_SCRAPES, NODE_SHARES, compose_steps
+from analyzers.queries import COVERED, LAST_SCRAPES, NODE_SHARES, compose_steps
 from analyzers.rows import decode_frame
 from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import find_gpu_model
@@ -120,10 +120,15 @@ def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInv
     )
     pods = add_shapes(_read_frame(views, "pod_lifetimes", bounds, LAST_SCRAPES, POD_OWNERS), nodes)
     bill = _read_frame(views, "node_bill", {**bounds, "region": ""}, *NODE_SHARES)
+    accounted = {"since": window.whole().bounds()["since"], "until": bounds["until"]}
+    sql = compose_steps(COVERED)
+    covered = pl.DataFrame(views.query(sql, {**accounted, "cluster": None}))
     prices = read_prices(views, bounds["until"])
     clusters = nodes["cluster"].unique(maintain_order=True).to_list()
     waiting = read_pending(views, MeasureTimes.at(clusters, window.end))
-    return PoolInventory(tuple(_build_pools(nodes, pods, bill, waiting, settings)), prices)
+    return PoolInventory(
+        tuple(_build_pools(nodes, pods, bill, covered, waiting, settings=settings)), prices
+    )
 
 
 def _read_frame(
@@ -139,7 +144,9 @@ def _build_pools(
     nodes: pl.DataFrame,
     pods: pl.DataFrame,
     bill: pl.DataFrame,
+    covered: pl.DataFrame,
     waiting: Mapping[tuple[str, int], Pending],
+    *,
     settings: PoolsSettings,
 ) -> Iterator[NodePoolUsage]:
     where = ["cluster", "node"]
@@ -160,7 +167,7 @@ def _build_pools(
             nodes=members.sort("node").with_columns(pool=pl.lit(name)),
             pods=mine,
             bill=costs,
-            hours=_sum_hours(costs),
+            hours=_sum_hours(costs, covered),
             overhead=compute_overhead(mine, settings),
             hosts_seen=every.filter(pl.col("daemon") | (pl.col("gpu_request") <= 0)).height > 0,
             pending_gpus=_sum_pending(every),
@@ -209,13 +216,15 @@ def _price_unbilled(nodes: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([columns, rows], how="diagonal_relaxed")
 
 
-def _sum_hours(bill: pl.DataFrame) -> float:
+def _sum_hours(bill: pl.DataFrame, covered: pl.DataFrame) -> float:
+    """Return the accounted hours from the first to the last one of the bill; all if none is."""
     if bill.is_empty():
         return 0.0
     first, last = bill["first_bucket"].min(), bill["last_bucket"].max()
     if not isinstance(first, datetime) or not isinstance(last, datetime):
         return 0.0
-    return (last - first) / timedelta(hours=1) + 1
+    accounted_s = covered.filter(pl.col("hour").is_between(first, last))["covered_s"].sum()
+    return float(accounted_s) / 3600 or (last - first) / timedelta(hours=1) + 1
 
 
 def _sum_pending(pods: pl.DataFrame) -> float:

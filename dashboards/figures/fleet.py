@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import BY_DEVICE, Filters, run_query
+from dashboards.figures.query import BY_DEVICE, COVERED, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -15,6 +15,8 @@ MOST_CELLS = 4500
 MOST_ROWS = 500
 MOST_DEVICES = 20_000
 FIVE_MINUTES, HOUR = timedelta(minutes=5), timedelta(hours=1)
+LIVE = (*BY_DEVICE, COVERED, "fleet/span")
+"""The steps of what was paid in an hour, and how much of it is accounted."""
 
 
 class StateRate(msgspec.Struct, frozen=True):
@@ -35,9 +37,7 @@ def find_hour(until: datetime) -> Window:
 
 def read_states(views: Views, until: datetime, filters: Filters) -> tuple[StateRate, ...]:
     """Return how many GPUs are in each state, most first; `usd` sums to the hour's bill."""
-    rows = run_query(
-        views, (*BY_DEVICE, "fleet/span", "fleet/states"), find_hour(until), filters
-    ).to_pylist()
+    rows = run_query(views, (*LIVE, "fleet/states"), find_hour(until), filters).to_pylist()
     return tuple(StateRate(**row) for row in rows)
 
 
@@ -47,7 +47,7 @@ def read_cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, device (null = several), state (the longest of the hour), model,
     devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
     """
-    steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/cells")
+    steps = (*LIVE, "fleet/newest_hour", "fleet/cells")
     return run_query(views, steps, find_hour(until), filters, most=MOST_CELLS)
 
 
@@ -57,7 +57,7 @@ def read_nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
     usd_h, workload (the one that holds most of the node).
     """
-    steps = (*BY_DEVICE, "fleet/span", "fleet/newest_hour", "fleet/nodes")
+    steps = (*LIVE, "fleet/newest_hour", "fleet/nodes")
     return run_query(views, steps, find_hour(until), filters, most=MOST_ROWS)
 
 
@@ -72,8 +72,7 @@ def read_devices(views: Views, at: datetime, filters: Filters) -> pa.Table:
     table = pa.table({})
     for step, rolled in ((FIVE_MINUTES, "fine"), (HOUR, "coarse")):
         steps = (
-            *BY_DEVICE,
-            "fleet/span",
+            *LIVE,
             "fleet/newest_hour",
             f"timeline/{rolled}/rolled",
             "fleet/device_measures",
@@ -96,7 +95,7 @@ def read_holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return owners of idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
     return run_query(
         views,
-        (*BY_DEVICE, "fleet/span", "fleet/holders"),
+        (*LIVE, "fleet/holders"),
         find_hour(until),
         filters,
         most=MOST_ROWS,

@@ -24,6 +24,8 @@ ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
 """The steps of what each node was from when to when."""
 NODE_SHARES = tuple(f"warehouse:{step}" for step in pricing.NODE_SHARES)
 """The steps of what commitments paid of each node's hours (`node_shares`), with `ERAS`."""
+COVERED = "warehouse:coverage/covered_hours"
+"""The step of how many seconds of each hour are accounted: by these a rate is divided."""
 BY_DEVICE = (totals.BY_DEVICE, "paid")
 """The steps of what was paid: the ledger's rows, for what needs a device or a node's hours."""
 BY_HOUR = (totals.BY_HOUR, "paid")

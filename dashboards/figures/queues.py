@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_number, list_findings
-from dashboards.figures.query import BY_HOUR, Filters, run_query
+from dashboards.figures.query import BY_HOUR, COVERED, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.resources import read_text
@@ -157,7 +157,7 @@ def read_waits(views: Views, window: Window, filters: Filters, key: str) -> pa.T
 
 def read_hours(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the columns of `DemandHour`, on the mean of each step."""
-    steps = (*BY_HOUR, *DEMAND_STEPS, "queues/job_requests", "queues/hours")
+    steps = (*BY_HOUR, *DEMAND_STEPS, "queues/job_requests", COVERED, "queues/hours")
     step_s = choose_step_s(window)
     return run_query(views, steps, window, filters, step_s=step_s, least_measured=LEAST_MEASURED)
 

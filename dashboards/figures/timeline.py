@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import BY_DAY, BY_DEVICE, Filters, run_query
+from dashboards.figures.query import BY_DAY, BY_DEVICE, COVERED, Filters, run_query
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
@@ -101,7 +101,7 @@ def read_states(
     """Return at, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
     return _query_timeline(
         views,
-        (*PAID, "timeline/states"),
+        (*PAID, COVERED, "timeline/states"),
         window,
         filters,
         subject,

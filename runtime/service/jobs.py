@@ -32,6 +32,7 @@ from runtime.service.roles import PARTS, Lane, ServiceJob, ServiceRole
 from runtime.service.sources import SourceRead, Sources, wait_for
 from warehouse import audit_results, maintenance, tiers
 from warehouse.audits import format_banner
+from warehouse.coverage import sum_covered_hours
 from warehouse.lake import Warehouse
 from warehouse.stages.audit_stage import audit_due, audit_stage
 
@@ -243,7 +244,7 @@ class ServiceLoop:
         analysis = pipeline.analyze(self.warehouse, window, self.analyzers)
         self.metrics.record_plugin_runs(analysis.runs)
         findings = analysis.findings
-        self.metrics.record_findings(findings, window)
+        self.metrics.record_findings(findings, sum_covered_hours(self.warehouse, window))
         self._record_incidents([f for f in findings if f.analyzer == STALLED])
         queue = build_reader(
             self.warehouse, window.end, self.settings, most_seconds=MOST_PLANNING_S

@@ -27,7 +27,6 @@ from fallow.case_identity import get_judged_part
 from fallow.models import Evidence, Finding
 from fallow.protocols import WatchCounts
 from fallow.resources import read_table
-from fallow.window import Window
 from runtime.operations.doctor.unknown_names import list_kinds
 from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
@@ -251,15 +250,14 @@ class SelfMetrics:
             self._of("unknown_names").labels(kind).set(row.get("gpus_count", 0))
             self._of("unknown_gpus").labels(kind).set(row.get("gpus_sum", 0))
 
-    def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
-        """Record the last analysis."""
+    def record_findings(self, findings: Sequence[Finding], hours: float) -> None:
+        """Record the last analysis; `hours` of its window are accounted."""
         self._of("findings").clear()
         self._of("waste_usd_per_hour").clear()
-        hours = window.seconds / 3600
         for finding in findings:
             self._of("findings").labels(finding.analyzer).inc()
             # Of a case that began before the window: the part that was judged in it.
-            money = float(get_judged_part(finding).usd or 0) / hours
+            money = float(get_judged_part(finding).usd or 0) / hours if hours else 0.0
             self._of("waste_usd_per_hour").labels(finding.analyzer).inc(money)
 
     def record_stalled_jobs(self, findings: Sequence[Finding] | None) -> None:

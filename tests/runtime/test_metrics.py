@@ -93,7 +93,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.record_plugin_runs([PluginRun("executor", "suspend", "failed", TENANT)])
     made.record_audits([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
     made.record_shards([ShardState("test", Shard(2, 3), targets=4, running=False)])
-    made.record_findings([_finding()], Window(NOW - timedelta(hours=10), NOW))
+    made.record_findings([_finding()], 10)
     made.record_stalled_jobs([_finding()])
     made.record_incidents([])
     made.record_waiting(_queue())

@@ -1,6 +1,6 @@
 -- GPUs that pods, and jobs without pods, waited for, and those allocated, free, idle and put to
--- effective use, and all that are paid for: the mean of each step. Effective use is null where a
--- part of the allocated hours is not measured.
+-- effective use, and all that are paid for: the mean of each step's accounted time. Effective use
+-- is null where a part of the allocated hours is not measured.
 WITH steps AS (
     SELECT
         unnest(
@@ -72,29 +72,30 @@ paid_hours AS (
         coalesce(sum(effective_gpu_hours), 0) AS effective_gpu_hours
     FROM paid_states
     GROUP BY ALL
+),
+
+covered AS (
+    SELECT
+        time_bucket(to_seconds($step_s), hour, $since::TIMESTAMP) AS step,
+        sum(covered_s) AS covered_s
+    FROM covered_hours
+    GROUP BY ALL
 )
 
 SELECT
     s.step AS at,
     coalesce(w.waiting_gpus, 0) AS waiting_gpus,
-    coalesce(w.waiting_gpus, 0)
-    + h.allocated_gpu_hours * 3600
-    / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS demand_gpus,
-    h.free_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
-        AS free_gpus,
-    h.idle_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
-        AS idle_gpus,
-    h.paid_gpu_hours * 3600 / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
-        AS paid_gpus,
-    h.allocated_gpu_hours * 3600
-    / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step) AS allocated_gpus,
+    coalesce(w.waiting_gpus, 0) + h.allocated_gpu_hours * 3600 / c.covered_s AS demand_gpus,
+    h.free_gpu_hours * 3600 / c.covered_s AS free_gpus,
+    h.idle_gpu_hours * 3600 / c.covered_s AS idle_gpus,
+    h.paid_gpu_hours * 3600 / c.covered_s AS paid_gpus,
+    h.allocated_gpu_hours * 3600 / c.covered_s AS allocated_gpus,
     CASE
         WHEN h.measured_gpu_hours >= $least_measured * h.allocated_gpu_hours
-            THEN
-                h.effective_gpu_hours * 3600
-                / epoch(least(s.step + to_seconds($step_s), $until::TIMESTAMP) - s.step)
+            THEN h.effective_gpu_hours * 3600 / c.covered_s
     END AS effective_gpus
 FROM steps AS s
 LEFT JOIN waited AS w ON s.step = w.step
 LEFT JOIN paid_hours AS h ON s.step = h.step
+LEFT JOIN covered AS c ON s.step = c.step
 ORDER BY s.step ASC

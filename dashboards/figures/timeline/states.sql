@@ -1,4 +1,4 @@
--- GPUs and dollars per hour by state, on the mean of each step.
+-- GPUs and dollars per hour by state, on the mean of each step's accounted time.
 WITH stepped AS (
     SELECT
         time_bucket(to_seconds($step_s), bucket, $since::TIMESTAMP) AS step,
@@ -7,15 +7,24 @@ WITH stepped AS (
         sum(usd) AS usd
     FROM subject
     GROUP BY ALL
+),
+
+covered AS (
+    SELECT
+        time_bucket(to_seconds($step_s), hour, $since::TIMESTAMP) AS step,
+        sum(covered_s) AS covered_s
+    FROM covered_hours
+    GROUP BY ALL
 )
 
 SELECT
-    step AS at,
-    least(step + to_seconds($step_s), $until::TIMESTAMP) AS later,
-    state,
-    gpu_hours,
-    usd,
-    gpu_hours * 3600 / epoch(least(step + to_seconds($step_s), $until::TIMESTAMP) - step) AS gpus,
-    usd::DOUBLE * 3600 / epoch(least(step + to_seconds($step_s), $until::TIMESTAMP) - step) AS usd_h
-FROM stepped
-ORDER BY step ASC, state ASC
+    s.step AS at,
+    least(s.step + to_seconds($step_s), $until::TIMESTAMP) AS later,
+    s.state,
+    s.gpu_hours,
+    s.usd,
+    s.gpu_hours * 3600 / c.covered_s AS gpus,
+    s.usd::DOUBLE * 3600 / c.covered_s AS usd_h
+FROM stepped AS s
+INNER JOIN covered AS c ON s.step = c.step
+ORDER BY s.step ASC, s.state ASC
