@@ -109,7 +109,7 @@ def test_reports(views: Warehouse, window: Window, figures: dict[str, Any]) -> N
     assert shown >= 7
 
 
-def look_up(body: Any, path: str) -> Any:
+def find_number(body: Any, path: str) -> Any:
     """Return a number of a document by its path; dollars are decimal."""
     for name in path.split("."):
         body = body[name]
@@ -121,7 +121,7 @@ def compare(body: Any, command: str, figures: dict[str, Any]) -> None:
     for label, figure in READ.items():
         name, _, path = figure.command.partition(" ")
         if name == command:
-            answer = look_up(body, path)
+            answer = find_number(body, path)
             assert same(figures[label], answer), (label, figures[label], answer)
 
 
