@@ -18,7 +18,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import MAX_SAMPLES, PrometheusCollector
 from fallow import plugin_runs, plugins
 from fallow.clean_texts import check_batches
-from fallow.errors import FallowError, UsageError
+from fallow.errors import FallowError, SourceError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protections import read_stored_pod
 from fallow.protocols import Collector, Views
@@ -28,6 +28,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.prices import read_aws_rates, read_configured_rates
+from runtime.operations.windows import format_window
 from runtime.rendering.finding_tables import Progress
 from warehouse.ingest import check_times
 
@@ -222,6 +223,15 @@ def drain(
     if collector.failure is not None:
         raise collector.failure
     return added, duplicates
+
+
+def build_empty_error(settings: Settings, window: Window) -> SourceError:
+    """Return the error of a Prometheus whose answers have no GPU telemetry."""
+    url = settings.prometheus.url
+    return SourceError(
+        f"{url} has no GPU telemetry in {format_window(window)}",
+        hint=f"fallow doctor --prometheus {url} says what it has",
+    )
 
 
 def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -125,6 +125,7 @@ class Importer:
 
         Raises:
             FallowError: the error that stopped it; another run continues from there.
+            SourceError: neither this run nor one before it found telemetry or an inventory.
         """
         window = Window(parse_timestamp(since, now=self.now), self.now)
         extent = TelemetryExtent()
@@ -146,6 +147,8 @@ class Importer:
                 if in_slices
                 else (),
             )
+            if extent.window is None and self._is_empty(store.views):
+                raise collection.build_empty_error(self.settings, window)
             store.price(rates)
             return self._account(store, extent, added=added, duplicates=duplicates)
 
@@ -165,6 +168,13 @@ class Importer:
             "end": window.end.replace(tzinfo=None) if window else None,
             "audits": "; ".join(failures) or "ok",
         }
+
+    def _is_empty(self, warehouse: "Warehouse") -> bool:
+        """Return whether neither telemetry nor nodes of the cluster are stored."""
+        if self._rollup_window(warehouse) is not None:
+            return False
+        sql = 'SELECT count(*) AS n FROM node WHERE "cluster" = $cluster'
+        return not warehouse.query(sql, {"cluster": self.settings.cluster})["n"][0].as_py()
 
     def _rollup_window(self, warehouse: "Warehouse") -> Window | None:
         rows = warehouse.query(

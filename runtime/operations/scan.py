@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.collector_settings import PrometheusSettings
-from fallow.errors import SourceError, UsageError
+from fallow.errors import UsageError
 from fallow.process_folders import open_temporary_folder
 from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
 from fallow.window import Window, format_duration, parse_timestamp
-from runtime.operations import analyzer_runs, collection, pipeline, reconcile, windows
+from runtime.operations import analyzer_runs, collection, pipeline, reconcile
 from runtime.operations.imports import TelemetryExtent
 from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
@@ -72,11 +72,7 @@ def _run_scan(
         pipeline.price(warehouse, read_configured_rates(settings, window.end))
         data_extent = extent.window
         if data_extent is None:
-            raise SourceError(
-                f"{settings.prometheus.url} has no GPU telemetry in "
-                f"{windows.format_window(window)}",
-                hint=f"fallow doctor --prometheus {settings.prometheus.url} says what it has",
-            )
+            raise collection.build_empty_error(settings, window)
         data_window = Window(max(window.start, data_extent.start), min(window.end, data_extent.end))
         failures = pipeline.account(warehouse, data_window)[1]
         progress("finding waste", 0.9)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -277,3 +277,32 @@ def test_a_prometheus_without_gpus_says_what_to_do(
     assert answer.out == ""
     assert "has no GPU series between" in answer.err
     assert "fallow doctor" in answer.err
+
+
+@pytest.mark.parametrize("command", ["scan", "import"])
+def test_a_prometheus_that_knows_the_names_and_answers_with_nothing_fails_each_time(
+    server: Misbehaving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    names = NAMES.replace(b'"up"', b'"up","DCGM_FI_DEV_GPU_UTIL","kube_pod_info"')
+    matrix = VECTOR.replace(b"vector", b"matrix")
+
+    def respond(path: str, parameters: Mapping[str, str]) -> Answer:
+        if path.endswith("values"):
+            return Answer(200, names)
+        is_range = path.endswith("query_range") or parameters.get("query", "").endswith("]")
+        return Answer(200, matrix if is_range else VECTOR)
+
+    server.answering = respond
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
+    words = {"scan": ["scan", "--prometheus"], "import": ["import", "prometheus", "--url"]}
+    for _ in range(2):
+        assert run([*words[command], server.url, "--since", "6h"]) == 1
+        answer = capsys.readouterr()
+        assert answer.out == ""
+        assert f"{server.url} has no GPU telemetry in" in answer.err
+        assert f"fallow doctor --prometheus {server.url}" in answer.err
