@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from analyzers.reliability.incidents.recovery import DIMENSIONS
+from fallow.errors import UsageError
 from fallow.window import parse_timestamp
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 from runtime.operations import incidents, windows
@@ -18,8 +19,11 @@ def register(app: typer.Typer) -> None:
     command(app, "incidents")(list_incidents)
 
 
-def list_incidents(
+def list_incidents(  # noqa: PLR0917  (options)
     run: CommandRun,
+    incident: Annotated[
+        str | None, typer.Argument(metavar="ID", help="one incident, with its signs")
+    ] = None,
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     by: Annotated[str | None, typer.Option(help=BY, metavar="|".join(DIMENSIONS))] = None,
@@ -27,9 +31,11 @@ def list_incidents(
 ) -> None:
     """List failures: ranked causes, evidence, lost work, one step.
 
-    Reads only: no step is taken. What is not certain is `hold`. With --by: how often they come and
-    what they cost.
+    Reads only: no step is taken. What is not certain is `hold`. With ID: what it is and its signs,
+    the oldest first. With --by: how often they come and what they cost.
     """
+    if incident and by:
+        raise UsageError("--by is about all incidents, not one", hint=f"fallow incidents --by {by}")
     at = parse_timestamp(split, now=run.now()) if split else None
     with run.warehouse(run.settings()) as warehouse:
         report = incidents.read_report(
@@ -39,10 +45,14 @@ def list_incidents(
             cluster=run.options.get("cluster"),
             by=by,
             split=at,
+            only=incident,
         )
     if run.output is Output.json:
         document = report.document
         run.data(document.pop("incidents"), noun="incidents", **document)
+        return
+    if incident:
+        _show_incident(run, report)
         return
     if report.by:
         run.data(report.groups, noun="incident_groups")
@@ -54,3 +64,15 @@ def list_incidents(
             run.say(f"failed for good; its owner deletes it and creates it again: {command_line}")
     run.say(incidents.describe_share(report.share))
     run.say(incidents.NOTE)
+
+
+def _show_incident(run: CommandRun, report: incidents.IncidentReport) -> None:
+    """Print one incident as lines, and its signs as a table."""
+    (record,) = report.incidents
+    described = incidents.describe_incident(record, report.costs[record.id])
+    if run.output is Output.table:
+        run.text("\n".join([*incidents.describe_fields(described), ""]))
+    signs = sorted(described["evidence"], key=lambda sign: sign.at)
+    run.data([{"at": s.at, "signal": s.signal, "what": s.text} for s in signs], noun="signs")
+    for command_line in report.owner_commands:
+        run.say(f"failed for good; its owner deletes it and creates it again: {command_line}")

@@ -71,7 +71,8 @@ def read(views: Views, prefix: str) -> Finding:
     ).to_pylist()
     if not matches:
         raise UsageError(
-            f"no finding {prefix!r} in this warehouse", hint="fallow analyze lists the ids"
+            f"no finding {prefix!r} in this warehouse",
+            hint="fallow analyze lists the ids; fallow incidents ID is about an incident",
         )
     exact = [row for row in matches if row["id"] == prefix]
     if len(matches) > 1 and not exact:

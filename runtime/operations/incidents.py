@@ -198,15 +198,23 @@ def read_report(
     cluster: str | None = None,
     by: str | None = None,
     split: datetime | None = None,
+    only: str | None = None,
 ) -> IncidentReport:
-    """Return the incidents of a window; with `by` also their groups.
+    """Return the incidents of a window; with `by` also their groups; `only`: the one of this id.
 
     Raises:
-        UsageError: the window, the dimension or the time of the split is not legal.
+        UsageError: the window, the dimension, the time of the split or the id is not legal.
     """
     dimension = check_dimension(by) if by else None
     chosen, note = windows.choose(warehouse, window, now, cluster)
     records = list_incidents(warehouse, chosen, cluster)
+    if only:
+        records = [i for i in records if i.id == only]
+        if not records:
+            raise UsageError(
+                f"no incident {only!r} in {windows.format_window(chosen)}",
+                hint="fallow incidents --window 30d lists more of them",
+            )
     share, costs = read_costs(warehouse, chosen, records, cluster)
     groups = (
         group_by(warehouse, chosen, records, dimension, split, cluster=cluster) if dimension else []
@@ -284,6 +292,31 @@ def describe_share(share: RecoveryShare) -> str:
         f"recovery {format_lost(share.recovery_gpu_hours, None)}{dollars}); "
         f"the cost of {share.incidents - share.unknown} is known"
     )
+
+
+FIELDS = ("cause", "step", "why", "start", "end", "workloads", "nodes", "devices")
+"""What the text of one incident has, in this order, before its loss."""
+
+
+def describe_fields(incident: dict[str, Any]) -> list[str]:
+    """Return an incident of `describe_incident` as lines."""
+    lost = format_lost(incident["lost_gpu_hours"], incident["most_lost_gpu_hours"])
+    usd = incident["usd"]
+    money = "dollars unknown" if usd is None else f"${usd:,.2f} with the recovery"
+    return [
+        *(f"{name}: {_format_field(incident[name])}" for name in FIELDS),
+        f"lost: {lost}, {money}",
+    ]
+
+
+def _format_field(value: object) -> str:
+    match value:
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "none"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M} UTC"
+        case _:
+            return str(value)
 
 
 def describe_incident(incident: Incident, cost: IncidentCost) -> dict[str, Any]:

@@ -169,3 +169,31 @@ def test_bad_input_is_refused_in_words(
 ) -> None:
     ran = fallow("incidents", "--home", home, *arguments)
     assert (ran.code, text in ran.err) == (code, True), ran
+
+
+def test_one_incident_has_its_fields_and_its_signs_in_time_order(
+    fallow: Fallow, home: Path
+) -> None:
+    words = ("--home", home, "--window", BOUNDS)
+    listed = json.loads(fallow("incidents", *words, "-o", "json").out)["incidents"]
+    (lost,) = (i for i in listed if i["cause"] == "node lost")
+    ran = fallow("incidents", lost["id"], *words)
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[:2] == ["cause: node lost", "step: recycle the node"]
+    assert f"nodes: {lost['nodes'][0]}" in lines
+    signs = [line for line in lines if any(sign["text"] in line for sign in lost["evidence"])]
+    assert len(signs) == len(lost["evidence"])
+    one = json.loads(fallow("incidents", lost["id"], *words, "-o", "json").out)["incidents"]
+    assert [i["id"] for i in one] == [lost["id"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [(["abc"], "no incident 'abc' in "), (["abc", "--by", "node"], "--by is about all incidents")],
+)
+def test_an_unknown_incident_is_refused(
+    fallow: Fallow, home: Path, more: list[str], text: str
+) -> None:
+    ran = fallow("incidents", *more, "--home", home, "--window", BOUNDS)
+    assert (ran.code, text in ran.err) == (2, True), ran.err
