@@ -34,6 +34,7 @@ STEPS = (
             "islands",
             "runs",
             "edges",
+            "continued",
             "lingering",
             "sharers",
             "shared",

@@ -215,3 +215,25 @@ def test_a_node_that_is_renamed_keeps_who_was_named_under_its_old_name(
         ],
     )
     assert [h[2:4] for h in held(builders, tables)] == [(0, 30), (30, 60)]
+
+
+@pytest.mark.parametrize("part", [(0, 60), (40, 80), (70, 120), (10, 30), (90, 110)])
+def test_a_part_of_a_silence_that_is_accounted_again_has_the_holder_of_all_of_it(
+    builders: Any, tables: Any, part: tuple[float, float]
+) -> None:
+    """The same name before and after it; the window does not have both."""
+    tables.put("device", [builders.device("d", 120)])
+    tables.put("rollup_5m", [*builders.looks("d", 0, 20, "p"), *builders.looks("d", 100, 120, "p")])
+    whole = held(builders, tables, 0, 120)
+    assert whole == [("d", "p", 0, 120, 1, "telemetry")]
+    assert held(builders, tables, *part) == whole
+
+
+def test_a_pod_does_not_hold_on_where_its_device_shows_no_pod(builders: Any, tables: Any) -> None:
+    tables.put("device", [builders.device("d", 120)])
+    tables.put("rollup_5m", builders.looks("d", 0, 20, "p"))
+    tables.put("rollup_5m", [*builders.looks("d", 60, 80), *builders.looks("d", 100, 120, "p")])
+    whole = held(builders, tables, 0, 120)
+    assert [h[2:4] for h in whole] == [(0, 20), (100, 120)]
+    for part in ((0, 70), (40, 50), (65, 120)):
+        assert held(builders, tables, *part) == whole

@@ -49,8 +49,14 @@ SELECT
     r.namespace,
     r.pod,
     r.uid,
-    r.first_bucket + to_milliseconds(round(1000 * (300 - coalesce(f.held_s, 300)))::BIGINT),
-    r.last_bucket + to_milliseconds(round(1000 * coalesce(l.held_s, 300))::BIGINT),
+    CASE
+        WHEN c.from_before AND r.first_bucket = c.first_bucket THEN $since
+        ELSE r.first_bucket + to_milliseconds(round(1000 * (300 - coalesce(f.held_s, 300)))::BIGINT)
+    END,
+    CASE
+        WHEN c.until_after AND r.last_bucket = c.last_bucket THEN $until
+        ELSE r.last_bucket + to_milliseconds(round(1000 * coalesce(l.held_s, 300))::BIGINT)
+    END,
     null,
     2,
     CASE WHEN r.uid IS null THEN 2 ELSE 1 END,
@@ -64,6 +70,26 @@ LEFT JOIN edges AS l
     ON
         r.cluster = l.cluster AND r.device = l.device AND r.last_bucket = l.bucket
         AND r.namespace = l.namespace AND r.pod = l.pod
+LEFT JOIN continued AS c
+    ON
+        r.cluster = c.cluster AND r.device = c.device
+        AND r.namespace = c.namespace AND r.pod = c.pod
+        AND r.uid IS NOT DISTINCT FROM c.uid
+UNION ALL
+SELECT
+    cluster,
+    device,
+    namespace,
+    pod,
+    uid,
+    $since,
+    $until,
+    null,
+    2,
+    CASE WHEN uid IS null THEN 2 ELSE 1 END,
+    'telemetry'
+FROM continued
+WHERE throughout AND first_bucket IS null
 UNION ALL
 SELECT
     cluster,
