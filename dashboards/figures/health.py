@@ -1,7 +1,10 @@
 """Show health: GPUs that fail, throttle or are slow, and nodes that were not available."""
 
+import msgspec
 import pyarrow as pa
 
+from dashboards.figures.analyzer_findings import list_findings
+from dashboards.figures.incidents import decode_incident
 from dashboards.figures.query import BY_DAY, BY_DEVICE, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
@@ -12,8 +15,19 @@ DEVICES = (*BY_DEVICE, "health/devices")
 INCIDENTS = ("health/stored_incidents",)
 SLOW = 0.9
 """Share of the median clock of its model while busy: a device below it is listed."""
+SICK = frozenset({"sick_node", "suspect_gpu"})
+"""Kinds of findings about a node that is sick."""
+RECYCLE = "recycle the node"
+"""The step of incidents whose cause stays on the node."""
 LEAST_PEERS = 4
 """A median of fewer devices is not used."""
+
+
+class SickNode(msgspec.Struct, frozen=True):
+    """A node to drain, repair or replace."""
+
+    cluster: str
+    node: str
 
 
 def read_away(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -70,6 +84,21 @@ def read_incidents(views: Views, window: Window, filters: Filters) -> pa.Table:
     recovery_gpu_hours, usd (null = not known).
     """
     return run_query(views, (*INCIDENTS, "health/incidents"), window, filters, most=MOST)
+
+
+def list_sick_nodes(views: Views, window: Window, filters: Filters) -> tuple[SickNode, ...]:
+    """Return the nodes that a finding calls sick, or an incident of the window says to recycle.
+
+    Of an incident it is the node of its cause, not each node of its workloads.
+    """
+    listed = list_findings(views, window, filters, "reliability")
+    sick = {(f.cluster, f.workload) for f in listed if f.kind in SICK}
+    for row in read_incidents(views, window, filters).to_pylist():
+        incident = decode_incident(row)
+        if incident.step == RECYCLE:
+            nodes = {sign.node for sign in incident.signs if sign.of_cause}
+            sick |= {(incident.cluster, node) for node in nodes if node}
+    return tuple(SickNode(*place) for place in sorted(sick))
 
 
 def read_incident_causes(views: Views, window: Window, filters: Filters) -> pa.Table:

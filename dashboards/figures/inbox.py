@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dashboards.detail_words import describe_details, describe_verb
 from dashboards.figures.query import ADVICE, Filters, run_query
+from fallow.models import PLATFORM
 from fallow.money import sum_bills, sum_known
 from fallow.protocols import Views
 from fallow.window import Window
@@ -112,8 +113,8 @@ def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
     }
     if len(names) == 1:
         return whole
-    # The platform's own have no namespace: NodePool/h100.
-    platform = {name.split("/")[0] for name in names if name.count("/") == 1}
+    # The platform's own begin with their kind: NodePool/h100.
+    platform = {row["workload"].split("/")[0] for row in block if row["team"] == PLATFORM}
     what = f"{platform.pop()}s" if len(platform) == 1 else "workloads"
     what = f"idle {what}" if block[0]["analyzer"] == IDLE else what
     evidence = {row["evidence"] for row in block}

@@ -8,12 +8,13 @@ from dashboards import action_buttons, data, filters, links, page
 from dashboards.detail_words import describe_kind
 from dashboards.figures import inbox
 from dashboards.figures.inbox import FindingChoice
-from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.page import PageRequest, escape, format_hours, format_money
 from dashboards.text import count
 from dashboards.views import findings_anomalies, findings_detail
 
 TITLE, ICON = "Findings", ":material/inbox:"
 ANOMALIES = "anomalies"
+BLOCKS = 3
 MOST_WHOLE = 9
 """So many rows are shown without a scroll bar of their own."""
 OLD_TAB = "Anomalies"
@@ -112,6 +113,7 @@ def show_findings(request: PageRequest) -> None:
         ("GPU-hours", format_hours(totals.gpu_hours), "no hour is counted twice"),
         ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
     )
+    _show_blocks(request)
     _open_linked(request, rows)
     row = action_buttons.choose(
         [_build_cells(row) for row in rows],
@@ -132,6 +134,18 @@ def show_findings(request: PageRequest) -> None:
         )
         return
     findings_detail.show(request, choice, row)
+
+
+def _show_blocks(request: PageRequest) -> None:
+    """Name the blocks of actions that save most, as Overview does, whatever is chosen here."""
+    listed = data.query(inbox.list_inbox, request.window, request.filters).to_pylist()
+    blocks = [
+        f"{format_money(block['usd'])} {escape(block['verb'] or block['kind'])}: "
+        f"{escape(block['workload'])}"
+        for block in inbox.choose_steps(listed, BLOCKS)
+    ]
+    if blocks:
+        page.note(f"What saves most: {'; '.join(blocks)}.")
 
 
 def _choose(kinds: list[dict[str, Any]]) -> FindingChoice:

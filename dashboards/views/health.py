@@ -88,20 +88,21 @@ def show(request: PageRequest) -> None:
 def show_headline(request: PageRequest) -> None:
     """Show the cost of failing hardware."""
     rows = data.query(health.read_away, request.window, request.filters).to_pylist()
-    sick = data.query(
+    sick = data.query(health.list_sick_nodes, request.window, request.filters)
+    findings = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
     )
     xid_rows = data.query(health.read_xids, request.window, request.filters)
     of = {name: [row[f"{name}_usd"] for row in rows] for name in BROKEN}
     time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
-    kinds = [finding.kind for finding in sick]
+    kinds = [finding.kind for finding in findings]
     page.show_metrics(
         ("Not available", format_hours(time["unavailable"]), format_money(_sum(of["unavailable"]))),
         ("Work lost", format_hours(time["lost"]), format_money(_sum(of["lost"]))),
         (
             "Sick nodes",
-            f"{kinds.count('sick_node'):,}",
-            f"{kinds.count('suspect_gpu'):,} suspect, {kinds.count('slow_gpu'):,} slow",
+            f"{len(sick):,}",
+            f"{kinds.count('sick_node'):,} by findings; {kinds.count('slow_gpu'):,} slow GPUs",
         ),
         (
             "Devices with an XID",

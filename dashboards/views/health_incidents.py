@@ -16,7 +16,6 @@ CHOICE = "incident"
 """The parameter of the URL with the id of the chosen incident."""
 MOST_LINKS = 12
 HOLD = "hold"
-SICK = frozenset({"sick_node", "suspect_gpu"})
 """Kinds of findings of nodes whose GPUs show errors."""
 INCIDENTS = {
     "start": page.configure_time("first sign"),
@@ -99,7 +98,7 @@ def _explain_holds(request: PageRequest, stored: Iterable[Mapping[str, Any]]) ->
     findings = data.query(
         analyzer_findings.list_findings, request.window, request.filters, "reliability"
     )
-    sick = {(f.cluster, f.workload) for f in findings if f.kind in SICK}
+    sick = {(f.cluster, f.workload) for f in findings if f.kind in health.SICK}
     details = [incidents.decode_incident(row) for row in stored if row["step"] == HOLD]
     nodes = sorted({n for d in details for n in d.nodes if (d.cluster, n) in sick})
     if not nodes:

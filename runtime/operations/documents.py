@@ -52,6 +52,7 @@ def describe_analysis(
         "findings": [findings.document(row.finding) for row in ranked],
         "waterfall": finding_tables.build_waterfall_document(analysis.waterfall),
         "reconciliation": reconcile.document(reconcile.compute_reconciliation(analysis.waterfall)),
+        "blocks": findings.build_blocks(ranked),
         "summaries": analysis.summaries,
     }
     if len(names) == 1 and names[0] in analysis.summaries:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dashboards.detail_words import describe_verb
+from dashboards.figures.inbox import choose_steps
 from fallow.errors import UsageError
-from fallow.models import Finding, Subject
+from fallow.models import PLATFORM, Finding, Recommendation, Subject
 from fallow.protocols import Views
 from fallow.tables import Batch
 from fallow.window import Window
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
 
 IN_WINDOW = ("warehouse:findings/latest_findings", "findings_in_window")
+BLOCK_COLUMNS = ("workload", "verb", "cluster", "team", "evidence", "workloads", "gpu_hours", "usd")
+MOST_BLOCKS = 5
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -102,6 +106,34 @@ def format_subject(subject: Subject) -> str:
     """Return the subject of a finding as text: namespace/Kind/name."""
     parts = (subject.namespace, subject.workload_kind, subject.workload)
     return "/".join(filter(None, parts))
+
+
+def build_blocks(ranked: "Sequence[RankedFinding]") -> list[dict[str, Any]]:
+    """Return the blocks of actions that save most, as pages and reports list them."""
+    rows = []
+    for row in ranked:
+        subject, advice = row.finding.subject, row.finding.recommendations
+        first = max(advice, key=_get_hours, default=None)
+        rows.append(
+            {
+                "id": row.finding.id,
+                "cluster": subject.cluster,
+                "analyzer": row.finding.analyzer,
+                "kind": row.finding.kind,
+                "evidence": row.finding.evidence,
+                "team": subject.team or subject.namespace or PLATFORM,
+                "workload": format_subject(subject),
+                "verb": first and describe_verb(first.verb),
+                "gpu_hours": row.gpu_hours,
+                "usd": row.usd,
+            }
+        )
+    blocks = choose_steps(rows, MOST_BLOCKS)
+    return [{name: block[name] for name in BLOCK_COLUMNS} for block in blocks]
+
+
+def _get_hours(advice: Recommendation) -> float:
+    return (advice.marginal_gpu_hours or 0.0) + (advice.at_most_gpu_hours or 0.0)
 
 
 def build_row(ranked: "RankedFinding") -> dict[str, Any]:

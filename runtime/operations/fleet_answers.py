@@ -86,6 +86,7 @@ class FleetAnswers:
         body = {
             "count": len(listed),
             "reconciliation": table.document["reconciliation"],
+            "blocks": table.document["blocks"],
             "findings": listed,
         }
         chosen = [] if evidence is None else ["--evidence", evidence]

@@ -15,6 +15,7 @@ from dashboards.waste_report import Story
 from fallow import money
 from fallow.models import Saving
 from runtime.operations import reconcile
+from runtime.operations.findings import build_blocks
 from runtime.operations.findings import build_row as flat
 from runtime.rendering.tables import Rows, document, render, write_text
 
@@ -90,12 +91,18 @@ def render_analysis(
                 f"{len(top_rows)} of {len(rows)}" if len(top_rows) < len(rows) else f"{len(rows)}"
             )
             parts.append((f"{title} ({counted})", top_rows))
+    parts.insert(0, ("what saves most", [_round_block(row) for row in build_blocks(ranked)]))
     parts.append(("what they save together", build_waterfall_rows(waterfall)))
     stands = "".join(
         f"\n{line}" for line in reconcile.format_lines(reconcile.compute_reconciliation(waterfall))
     )
     text = render_tables(parts, output, "findings")
     return f"{text}{stands}\n" if stands else text
+
+
+def _round_block(block: dict[str, Any]) -> dict[str, Any]:
+    usd = block["usd"]
+    return {**block, "usd": None if usd is None else money.round_to_cents(usd)}
 
 
 def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:

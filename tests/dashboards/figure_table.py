@@ -76,7 +76,7 @@ def read_figures(views: Warehouse, window: Window, filters: Filters) -> dict[str
 
 def pick(result: Any, path: str) -> Any:
     """Return the value that a path names: a field, the sum of a column, the rows of a state."""
-    for name in path.split("."):
+    for name in path.split(".") if path else ():
         rows = result.to_pylist() if isinstance(result, pa.Table) else result
         if not isinstance(rows, list | tuple):
             result = None if rows is None else getattr(rows, name)
@@ -84,7 +84,7 @@ def pick(result: Any, path: str) -> Any:
             result = [row for row in rows if row.state == name]
         else:
             result = add(row[name] if isinstance(row, dict) else getattr(row, name) for row in rows)
-    return result
+    return result if path else len(result)
 
 
 def add(values: Iterable[Any]) -> Any:

@@ -110,15 +110,15 @@ def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_thei
         row(1, "idle", "notify owner", 3),
         row(2, "idle", "scale to zero", 4, team="blue"),
         row(3, "idle", "scale to zero", 2, cluster="other"),
-        row(4, "quota", "pack", 1, workload="NodePool/a"),
-        row(6, "quota", "pack", 1, workload="NodePool/b"),
+        row(4, "quota", "pack", 1, workload="NodePool/a", team="(platform)"),
+        row(6, "quota", "pack", 1, workload="NodePool/b", team="(platform)"),
         row(5, "quota", "lend", 5),
     ]
     steps = inbox.choose_steps(rows, 5)
     assert [(s["workload"], s["verb"], s["team"], s["usd"], s["evidence"]) for s in steps] == [
         ("2 idle workloads", "scale to zero, notify owner", None, 7, "partly suspected"),
         ("w5", "lend", "red", 5, "confirmed"),
-        ("2 NodePools", "pack", "red", 2, "confirmed"),
+        ("2 NodePools", "pack", "(platform)", 2, "confirmed"),
         ("w3", "scale to zero", "red", 2, "confirmed"),
     ]
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import fallow
+from dashboards.figures import inbox
 from dashboards.figures.query import Filters
 from dashboards.page import format_hours, format_money
 from dashboards.reports.amounts import format_usd
@@ -20,6 +21,7 @@ from runtime.cli import run
 from runtime.operations import reports
 from runtime.operations.fleet_answers import FleetAnswers
 from runtime.service.metrics import SelfMetrics
+from tests.cli.test_mcp import unmark
 from tests.dashboards.drawing import Draw
 from tests.dashboards.figure_table import READ, Figure, find_window, read_figures, same
 from warehouse.lake import Warehouse
@@ -164,6 +166,10 @@ def test_an_analysis_of_the_same_hours_saves_what_is_stored(
     stored = read_figures(views, window, Filters())
     answers = FleetAnswers(fleet, {}, clock=lambda: window.end)
     answer = answers.findings((), format_bounds(window), None, 200)
+    blocks = inbox.choose_steps(inbox.list_inbox(views, window, Filters()).to_pylist(), 5)
+    listed = [(block["cluster"], block["workload"], block["verb"]) for block in blocks]
+    answered = [unmark(block) for block in answer["answer"]["blocks"]]
+    assert [(block["cluster"], block["workload"], block["verb"]) for block in answered] == listed
     sums = answer["answer"]["reconciliation"]
     assert float(sums["saves_usd"]) == pytest.approx(float(stored["Could be saved"]), abs=0.02)
     assert float(sums["at_most_usd"]) == pytest.approx(float(stored["At most"]), abs=0.02)

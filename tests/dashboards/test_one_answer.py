@@ -120,4 +120,4 @@ def test_each_figure_of_the_table_has_a_function_that_gives_it() -> None:
     for label, figure in FIGURES.items():
         assert figure.meaning[0].isupper(), label
         assert figure.unit, label
-        assert bool(figure.function) == bool(figure.value), label
+        assert figure.function or not figure.value, label
