@@ -3,8 +3,9 @@ r"""Check every text that comes from outside before it is stored.
 `text_columns.csv` says what each text column is, and how many bytes it may have:
 
     identity     a name, a uid, a device: printable and whole, or its row is refused
-    holder       an identity of who holds a device, or where: escaped as a text, so that the device
-                 stays, paid and held; no pod of the inventory has such a name
+    holder       an identity of who holds a device, or where: else `UNKNOWN`, so that the device
+                 stays, paid and held; no pod has such a name
+    optional     an identity that its row can do without: else null, which is unknown
     text         free text: control characters become escapes, what is too long is cut and marked
     identities   a JSON document of identities: whole and printable, or null, which is unknown
     texts        a JSON document whose texts are cleaned one by one; its keys are identities
@@ -37,6 +38,7 @@ _CONTROL = r"\x00-\x1f\x7f-\x{9f}"
 _SUSPICIOUS = {
     "identity": f"[{_CONTROL}]",
     "holder": f"[{_CONTROL}]",
+    "optional": f"[{_CONTROL}]",
     "text": r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]",
     "identities": rf'[{_CONTROL}\\]|[^"]{{{LONGEST_KEY + 1}}}',
     "texts": rf'[{_CONTROL}]|\\[ubfr]|[^"]{{{LONGEST_KEY + 1}}}',
@@ -45,7 +47,8 @@ _SUSPICIOUS = {
 a long text: those that match are read whole."""
 _REASONS = {
     "identity": "a control character, or over {:,} bytes: the row is refused",
-    "holder": "a control character, or over {:,} bytes: escaped and cut, what it names is unknown",
+    "holder": "a control character, or over {:,} bytes: what it names is unknown",
+    "optional": "a control character, or over {:,} bytes: unknown",
     "text": "a control character, or over {:,} bytes: escaped and cut",
     "identities": "no JSON, a control character, over 317 bytes, or over {:,} in all: unknown",
     "texts": "no JSON, a control character, or a text over {:,} bytes: escaped and cut",
@@ -53,6 +56,8 @@ _REASONS = {
 _NAMES = ("name", "device", "pod", "node", "target", "address", "source")
 _DOCUMENT = msgspec.json.Decoder(msgspec.Raw)
 """Checks a document and builds nothing of it."""
+UNKNOWN = "(unknown)"
+"""Who holds a device, or where it is, by a name that was refused."""
 _ALSO = ("namespace", "uid", "node", "workload_kind", "workload")
 
 
@@ -60,7 +65,7 @@ class TextColumn(msgspec.Struct, frozen=True):
     """What the texts of a column are, and how many bytes one may have."""
 
     name: str
-    content: Literal["identity", "holder", "text", "identities", "texts", "own"]
+    content: Literal["identity", "holder", "optional", "text", "identities", "texts", "own"]
     limit: int
 
     @property
@@ -193,6 +198,8 @@ def _clean_column(
 
 def _clean(text: str, column: TextColumn) -> str | None:
     """Return an unclean text as it may be stored; null = it is refused."""
+    if column.content in {"holder", "optional"}:
+        return UNKNOWN if column.content == "holder" else None
     if not column.is_document:
         return escape_text(text, column.limit, in_lines=column.content == "text")
     try:

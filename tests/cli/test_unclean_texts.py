@@ -76,10 +76,10 @@ def test_a_device_of_a_pod_with_an_unclean_name_is_paid_and_of_an_unknown_owner(
     (tmp_path / "hour.prom").write_text(text)
     run("import", "exposition", tmp_path / "hour.prom")
     spent = {
-        (row["device"], row["workload"][:4]): row["s"]
+        (row["device"], row["workload"]): row["s"]
         for row in read_ledger(run) if row["state"] == "productive"
     }  # fmt: skip
-    assert spent == {("GPU-0", "hone"): 3600, ("GPU-1", pod[:4]): 3600}
+    assert spent == {("GPU-0", "honest"): 3600, ("GPU-1", "(unknown)"): 3600}
     checks = {row["check"]: row for row in run("doctor", codes=(0, 1))["checks"]}
     assert "team/GPU-1 (pod: " in checks["rejected sample"]["finding"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow import tables
-from fallow.clean_texts import check_batches, list_text_columns
+from fallow.clean_texts import UNKNOWN, check_batches, list_text_columns
 from fallow.rejections import MOST_LISTED
 from fallow.resources import read_table
 from fallow.tables import Batch
@@ -37,7 +37,7 @@ def test_each_text_column_says_what_its_texts_are() -> None:
         if get_storage(table).mode != "derived":
             list_text_columns(table)
     kinds = {row["content"] for row in read_table("fallow", "text_columns.csv")}
-    assert kinds == {"identity", "holder", "text", "identities", "texts", "own"}
+    assert kinds == {"identity", "holder", "optional", "text", "identities", "texts", "own"}
 
 
 @pytest.mark.parametrize("column", ["uid", "pod", "namespace", "node", "team", "workload"])
@@ -52,18 +52,22 @@ def test_an_unclean_identity_is_refused_with_its_row_alone(column: str, text: st
 
 
 @pytest.mark.parametrize(
-    ("table", "column"),
+    ("table", "column", "unknown"),
     [
-        *(("sample", name) for name in ("pod", "namespace", "container", "node")),
-        *(("holding", name) for name in ("pod", "namespace", "container")),
+        *(("sample", name, UNKNOWN) for name in ("pod", "namespace", "node")),
+        *(("holding", name, UNKNOWN) for name in ("pod", "namespace")),
+        *(("sample", name, None) for name in ("container", "parent")),
+        ("holding", "container", None),
     ],
 )
 @pytest.mark.parametrize("text", ["line\nbreak", "x" * 254])
-def test_a_device_stays_whatever_its_holder_is_called(table: str, column: str, text: str) -> None:
+def test_a_device_stays_whatever_its_holder_is_called(
+    table: str, column: str, unknown: str | None, text: str
+) -> None:
     row = {"cluster": "c", "ts": AT.replace(tzinfo=None), "device": "GPU-1", "pod": "p"}
     (stored,), (rejected,) = check(table, {"namespace": "ns", **row, column: text})
     assert stored["device"] == "GPU-1"
-    assert stored[column] == "line\\nbreak" or stored[column].endswith("x… (254 characters)")
+    assert stored[column] == unknown
     assert (rejected["field"], rejected["kind"]) == (column, table)
     assert check(table, stored) == ([stored], []), "it is clean"
     longest = {"namespace": "ns", **row, column: "x" * 253}
