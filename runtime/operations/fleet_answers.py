@@ -5,6 +5,7 @@ may come from a cluster are marked as data (`runtime.rendering.untrusted`).
 """
 
 import hashlib
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,7 +36,11 @@ UNITS = {
     "missing": "null: not known, which is never zero and never idle",
 }
 """Units, by the ending of a field's name."""
-ROWS = 50
+ROWS = 0
+"""As many rows of each list as fit into a short answer."""
+SHORT_ROWS, SHORT = (20, 10, 5, 3, 2, 1), 4_000
+"""Rows that are tried, and the characters of a short answer."""
+NOTES = 10
 MOST_ROWS = 200
 ACTION_LEVELS = 2
 """Below these, the keys of an action's document are those of objects of the cluster."""
@@ -58,7 +63,14 @@ class FleetAnswers:
         """`options` are the global options in force, for the commands that prove an answer."""
         self._settings, self._clock = settings, clock
         self._cluster = options.get("cluster")
+        self._named = dict(options)
         self._options = [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    def choose(self, cluster: str | None) -> "FleetAnswers":
+        """Return the answers about one cluster; None = those of the options in force."""
+        if cluster is None:
+            return self
+        return FleetAnswers(self._settings, {**self._named, "cluster": cluster}, self._clock)
 
     def spend(self, by: str, window: str | None, view: str, rows: int) -> Answer:
         """Return GPU-hours and dollars per group."""
@@ -249,7 +261,7 @@ class FleetAnswers:
     def _frame(self, window: Window, coverage: Any, notes: Sequence[str], rows: int) -> Answer:
         """Return the fields that every answer has."""
         body = round_body({"window": window, "coverage": coverage, "notes": list(notes)})
-        marked, _ = mark_document(body, rows=rows)
+        marked, _ = mark_document(body, rows=rows or NOTES)
         return {"window": marked["window"], "unit": UNITS, **marked}
 
     def _prove(self, words: Sequence[str], text: str) -> dict[str, Any]:
@@ -259,14 +271,18 @@ class FleetAnswers:
 
 
 def _build_answer(body: Mapping[str, Any], rows: int, levels: int = EVERY_LEVEL) -> Answer:
-    marked, left_out = mark_document(body, rows=rows, levels=levels)
+    marked, left_out = mark_document(body, rows=rows or SHORT_ROWS[0], levels=levels)
+    for limit in () if rows else SHORT_ROWS[1:]:
+        if len(json.dumps(marked, default=str)) <= SHORT:
+            break
+        marked, left_out = mark_document(body, rows=limit, levels=levels)
     count = {"rows": left_out.rows, "characters": left_out.characters}
     return {"answer": marked, "left_out": count}
 
 
 def _check_rows(rows: int) -> None:
-    if not 1 <= rows <= MOST_ROWS:
-        raise UsageError(f"rows is {rows}", hint=f"1 to {MOST_ROWS}")
+    if not 0 <= rows <= MOST_ROWS:
+        raise UsageError(f"rows is {rows}", hint=f"0 (a short answer) to {MOST_ROWS}")
 
 
 def _check_id(text: Any) -> str:

@@ -19,7 +19,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from runtime.operations.fleet import WarehouseFleet
-from runtime.operations.fleet_answers import ACTION_LEVELS
+from runtime.operations.fleet_answers import ACTION_LEVELS, SHORT, _build_answer
 from runtime.rendering.untrusted import MARK, MOST_CHARACTERS, mark_document
 from tests.actions.backtest.scenario import HOUR, HOURS, MINUTE, FleetScenario, rests
 from tests.analyzers.conftest import START
@@ -328,6 +328,28 @@ def test_a_bound_on_rows_counts_what_it_leaves_out(session: Session) -> None:
     assert len(bounded["answer"]["spend"]) == 1
     assert bounded["left_out"]["rows"] == len(whole["answer"]["spend"]) - 1
     assert bounded["answer"]["total"]["usd"] == whole["answer"]["total"]["usd"]
+
+
+@pytest.mark.parametrize("rows", [0, 50])
+def test_an_answer_is_short_unless_rows_are_named(rows: int) -> None:
+    """4,000 characters hold some 30 such rows: all of 50 come only where they are named."""
+    body = {"rows": [{"name": f"workload-{n}", "usd": n, "why": "w" * 90} for n in range(50)]}
+    answer = _build_answer(body, rows)
+    size = len(json.dumps(answer["answer"]))
+    assert (size <= SHORT) == (rows == 0)
+    assert len(answer["answer"]["rows"]) + answer["left_out"]["rows"] == 50
+    assert answer["answer"]["rows"]
+
+
+def test_a_tool_is_about_the_cluster_that_it_names(session: Session) -> None:
+    failed, answer = session.tool("spend", by="cluster")
+    named = [row["cluster"] for row in unmark(answer)["answer"]["spend"]]
+    assert not failed
+    failed, one = session.tool("spend", by="cluster", cluster=named[0])
+    assert (failed, unmark(one)["answer"]) == (False, unmark(answer)["answer"])
+    assert f"--cluster {named[0]}" in unmark(one)["proof"]["command"]
+    failed, none = session.tool("spend", cluster="nowhere")
+    assert failed or not unmark(none)["answer"]["spend"]
 
 
 def test_a_document_too_large_is_cut_until_it_fits() -> None:
