@@ -156,7 +156,8 @@ def analyze(
     )
     fault = audits.format_banner(audit_results.read_failures(warehouse, span.window))
     notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
-    return msgspec.structs.replace(_continue_cases(warehouse, analysis, cluster), notes=notes)
+    divided = _leave_savings_of_others(warehouse, analysis, cluster)
+    return msgspec.structs.replace(_continue_cases(warehouse, divided, cluster), notes=notes)
 
 
 def _continue_cases(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
@@ -395,7 +396,7 @@ def store_findings(
     What the last runs of other analyzers save is theirs already: no GPU-hour is saved twice.
     """
     divided = _leave_savings_of_others(warehouse, analysis)
-    cases = case_identity.resolve(warehouse, divided)
+    cases = case_identity.resolve(warehouse, divided.findings)
     end, batches = analysis.window.end, []
     if cases.findings:
         batches.append(findings.build_rows(cases.findings, found_at=end, uids=cases.uids))
@@ -406,21 +407,25 @@ def store_findings(
     return [*cases.findings]
 
 
-def _leave_savings_of_others(warehouse: "Warehouse", analysis: Analysis) -> list[Finding]:
-    """Return the findings with what they save of the hours that no other analyzer's run has."""
+def _leave_savings_of_others(
+    views: Views, analysis: Analysis, cluster: str | None = None
+) -> Analysis:
+    """Return an analysis with what it saves of the hours that no other analyzer's last run has."""
     own = analysis.findings
     ran = {run.plugin for run in analysis.runs if run.kind == "analyzer"}
     owners = {_get_owner(claim) for f in own for a in f.recommendations for claim in a.claims}
     if not owners:
-        return own
+        return analysis
     others = [
         clip_finding(stored, analysis.window)
-        for stored in findings.read_latest(warehouse, analysis.window, without=ran)
+        for stored in findings.read_latest(views, analysis.window, without=ran)
     ]
     claimed = {_get_owner(c) for f in others for a in f.recommendations for c in a.claims}
     if not owners & claimed:
-        return own
-    return add_savings(own, build_waterfall(warehouse, analysis.window, own, before=others))
+        return analysis
+    waterfall = build_waterfall(views, analysis.window, own, cluster, before=others)
+    ranked = tuple(rank_findings(add_savings(own, waterfall), waterfall))
+    return msgspec.structs.replace(analysis, ranked=ranked, waterfall=waterfall)
 
 
 def _get_owner(claim: Claim) -> tuple[str, str | None, str | None, str | None]:

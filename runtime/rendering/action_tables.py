@@ -14,7 +14,7 @@ from runtime.rendering.tables import document, render
 
 MOST_REASONS = 3
 WAITS = "waits for approval"
-OUTDATED = "outdated: not in the plan"
+OUTDATED = "outdated"
 """Of a request whose case is not in the last plan any more: an approval has no effect."""
 
 

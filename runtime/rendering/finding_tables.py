@@ -144,6 +144,9 @@ def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
 def build_waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     """Return the waterfall for `fallow.findings/v1`: bill, savings by kind, every step."""
     whole = waterfall.saved()
+    if whole.usd is not None:
+        bills = [row["usd"] for row in waterfall.by("cluster")]
+        whole = msgspec.structs.replace(whole, usd=money.sum_bills(bills) or whole.usd)
     savings = {name: waterfall.saved(saving=name) for name in get_args(Saving)}
     kinds = {name: waterfall.saved(evidence=name) for name in ("confirmed", "suspected")}
     steps = dict(enumerate(step.marginal for step in waterfall.steps))
