@@ -50,16 +50,29 @@ class LateCluster(msgspec.Struct, frozen=True):
 
 
 class WindowCoverage(msgspec.Struct, frozen=True):
-    """How many hours a window has, how many of them have data, and which clusters lack the rest."""
+    """How many hours a window has, how many of them have data, and which clusters lack the rest.
+
+    `hours_with_data` have data of every cluster that has any in the window and is not late.
+    """
 
     hours: int
     hours_with_data: int
     behind: tuple[LateCluster, ...] = ()
+    clusters: dict[str, int] = {}
+    """By cluster how many hours have its data."""
 
     @property
     def spoken(self) -> str:
         """Return a sentence about how many hours have data."""
-        return f"{self.hours_with_data} of {self.hours} h have data"
+        scope = f" of all {len(self.clusters)} clusters" if self._list_lacking() else ""
+        return f"{self.hours_with_data} of {self.hours} h have data{scope}"
+
+    def _list_lacking(self) -> list[tuple[str, int]]:
+        """Return the clusters with fewer hours than the window, where there are several."""
+        late = {cluster.cluster for cluster in self.behind}
+        lacking = [item for item in self.clusters.items() if item[0] not in late]
+        several = len(self.clusters) > 1
+        return [item for item in lacking if several and item[1] < self.hours]
 
     def late(self, now: datetime, name: Callable[[str], str] = str) -> list[str]:
         """Name each cluster that is behind, with its last hour and the hours that the total lacks.
@@ -73,6 +86,10 @@ class WindowCoverage(msgspec.Struct, frozen=True):
             f"{late_cluster.hours_with_data} of {self.hours} h have data, "
             "and the totals lack the others"
             for late_cluster in self.behind
+        ] + [
+            f"cluster {name(cluster)}: {hours} of {self.hours} h have data, "
+            "and the totals lack the others"
+            for cluster, hours in self._list_lacking()
         ]
 
 
@@ -232,8 +249,9 @@ def measure_coverage(
 ) -> WindowCoverage:
     """Return how many hours of a window have data, in total and per late cluster."""
     whole = window.whole()
+    late = [name for name, end in behind.items() if end < whole.end]
     rows = views.query(
-        load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster}
+        load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster, "late": late}
     ).to_pylist()
     hours_by_cluster = {row["cluster"]: row["hours"] for row in rows}
     return WindowCoverage(
@@ -244,6 +262,7 @@ def measure_coverage(
             for name, end in behind.items()
             if end < whole.end
         ),
+        clusters={name: hours for name, hours in hours_by_cluster.items() if name is not None},
     )
 
 

@@ -75,7 +75,11 @@ def read_budgets(
     for team, budget in planned.items():
         only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)
         month = spend.read_month(views, until.astimezone(UTC), only, budget)
-        budget_rows.append(TeamBudget(team, budget, month.usd, month.forecast, month.high))
+        forecast, high = month.forecast, month.high
+        if month.is_partial and forecast is not None and forecast <= budget:
+            # It will be at least so much: whether it is within the budget is unknown.
+            forecast = high = None
+        budget_rows.append(TeamBudget(team, budget, month.usd, forecast, high))
     return tuple(
         sorted(budget_rows, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team))
     )

@@ -4,7 +4,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
+from fallow.protocols import Views
 from fallow.window import Window, format_duration, get_month_start
+from warehouse.coverage import measure_coverage
 from warehouse.ledger import align_window
 
 MICROSECOND = timedelta(microseconds=1)
@@ -48,6 +50,23 @@ def describe_window_before(window: Window) -> str:
     if before.end == get_month_start(window.start):
         return f"{before.start:%B %Y}"
     return f"the first {format_duration(before.seconds)} of {before.start:%B %Y}"
+
+
+def explain_incomparable(views: Views, window: Window, cluster: str | None) -> str:
+    """Return why a window has no change against the one before it; "" = it can be compared.
+
+    Every hour of both needs data of every cluster, and of the same ones.
+    """
+    earlier, clusters = describe_window_before(window), []
+    for period, words in ((get_window_before(window), earlier), (window, "this period")):
+        data = measure_coverage(views, period, {}, cluster)
+        clusters.append(len(data.clusters))
+        if not data.clusters:
+            return f"no data of {words}"
+        if data.hours_with_data < data.hours:
+            return f"only {data.hours_with_data} of {data.hours} h of {words} have data"
+    before, now = clusters
+    return f"data of {earlier} of only {before} of {now} clusters" if before < now else ""
 
 
 def _get_month_end(first: datetime) -> datetime:

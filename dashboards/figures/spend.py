@@ -14,10 +14,13 @@ from fallow.models import WASTED
 from fallow.money import sum_bills
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.coverage import measure_coverage
 
 KEYS = ("team", "namespace", "workload", "model", "pool", "state", "cluster")
 HISTORY = timedelta(days=28)
 """Input of the forecast: four whole weeks, so that each weekday has the same weight."""
+MOST_MISSING = 0.02
+"""Share of a month's hours; a month that lacks more is known in part."""
 HALF_DAY = 12
 """Accounted hours from which a day is used."""
 Z80 = 1.2816
@@ -108,7 +111,7 @@ class Month(msgspec.Struct, frozen=True):
     `run_rate` is the last whole day's dollars per hour times the month's hours. `forecast` is what
     was paid plus the expected rest, `low` and `high` its band of 80 %; None = too little is known,
     for example if half of the last day is not accounted. `missing_hours`: hours of the month so far
-    that are not accounted.
+    without data of every cluster.
     """
 
     start: datetime
@@ -123,6 +126,12 @@ class Month(msgspec.Struct, frozen=True):
     missing_hours: int
     path: tuple[Point, ...] = ()
     """Each day's end: paid until now, expected from now on."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Return whether hours are missing, so that dollars are at least so many."""
+        so_far = (self.until - self.start) / timedelta(hours=1)
+        return self.missing_hours > MOST_MISSING * so_far
 
     @property
     def doubt(self) -> str | None:
@@ -210,6 +219,7 @@ def read_month(
     fresh = len(last) >= HALF_DAY
     outlook = _forecast_month(recent, until) if fresh else None
     ahead = _convert_hours(until, end)
+    covered = measure_coverage(views, Window(start, until), {}, filters.cluster)
     forecast, low, high = _compute_ends(usd_to_date, outlook, ahead)
     return Month(
         start=start,
@@ -223,7 +233,7 @@ def read_month(
         low=low,
         high=high,
         budget=budget,
-        missing_hours=max(0, math.ceil(_convert_hours(start, until)) - len(month_hours)),
+        missing_hours=covered.hours - covered.hours_with_data,
         path=_compute_path(month_hours, usd_to_date, outlook, until, end),
     )
 

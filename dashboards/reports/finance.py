@@ -268,13 +268,17 @@ def _write_month_sentence(month: spend.Month) -> str:
     about = _write_budget_sentence(month)
     if month.forecast is None:
         return f"The end of the month is unknown: {month.doubt or 'nothing of it has a price'}."
+    if month.is_partial:
+        lacks = f"{month.missing_hours:,} h of it lack data of a cluster"
+        return f"The month will end at {format_usd(month.forecast)} at least, {lacks}; {about}."
     return f"The month will end at {format_usd(month.forecast)}; {about}."
 
 
 def _write_budget_sentence(month: spend.Month) -> str:
     if month.budget is not None and month.forecast is not None:
         return (
-            f"budget {format_usd(month.budget)}, {format_share(month.forecast, month.budget)} of it"
+            f"budget {format_usd(month.budget)}, {'at least ' if month.is_partial else ''}"
+            f"{format_share(month.forecast, month.budget)} of it"
         )
     if month.low is not None and month.low != month.high:
         return f"8 in 10: {format_usd(month.low)} to {format_usd(month.high)}"

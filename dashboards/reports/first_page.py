@@ -12,7 +12,6 @@ from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTabl
 from dashboards.reports.report_request import ReportRequest
 from dashboards.text import count, format_share
 from fallow.window import Window
-from warehouse import coverage
 
 ACTIONS = 3
 ACTION_COLUMNS = (
@@ -73,20 +72,9 @@ def read_before(request: ReportRequest) -> PeriodBefore:
     """Return the period to compare with; it needs data in every hour of both."""
     views, filters = request.views, request.filters
     window = overview.get_window_before(request.window)
-    earlier = overview.describe_window_before(request.window)
-    for period, words in ((window, earlier), (request.window, "this period")):
-        data = coverage.measure_coverage(views, period, {}, filters.cluster)
-        if not data.hours_with_data:
-            return PeriodBefore(window, why=f"no data of {words}")
-        if data.hours_with_data < data.hours:
-            return PeriodBefore(
-                window, why=f"only {data.hours_with_data} of {data.hours} h of {words} have data"
-            )
-    totals = spend.read_totals(views, window, filters)
-    now = spend.read_totals(views, request.window, filters)
-    if totals.clusters < now.clusters:
-        why = f"data of {earlier} of only {totals.clusters} of {now.clusters} clusters"
+    if why := overview.explain_incomparable(views, request.window, filters.cluster):
         return PeriodBefore(window, why=why)
+    totals = spend.read_totals(views, window, filters)
     runs = analysis_runs.read_runs(views)
     starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
     return PeriodBefore(

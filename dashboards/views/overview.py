@@ -18,7 +18,6 @@ from dashboards.page import (
 from dashboards.text import count
 from dashboards.views.spend_waste import COLUMNS
 from fallow.models import PLATFORM
-from fallow.window import format_duration
 
 TITLE, ICON = "Overview", ":material/home:"
 COLUMN_NAMES = (
@@ -45,14 +44,8 @@ def show_headline(request: PageRequest) -> None:
     stages_reached = data.query(savings.read_stages, request.window, request.filters)
     now = data.query(spend.read_totals, request.window, request.filters)
     before_window = overview.get_window_before(request.window)
-    before: SpendTotals | None = None
-    why = "no data before"
-    if before_window.start >= request.extent.samples.start:
-        before = data.query(spend.read_totals, before_window, request.filters)
-        if before.clusters < now.clusters:
-            has = "has" if before.clusters == 1 else "have"
-            why = f"only {before.clusters} of {now.clusters} clusters {has} data before"
-            before = None
+    why = data.query(overview.explain_incomparable, request.window, request.filters.cluster)
+    before = None if why else data.query(spend.read_totals, before_window, request.filters)
     stages_before = (
         data.query(savings.read_stages, before_window, request.filters) if before else None
     )
@@ -107,7 +100,7 @@ def show_headline(request: PageRequest) -> None:
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
         f"{before_window.end:%Y-%m-%d %H:%M} UTC. "
         if before
-        else f"No change is shown: {why} ({format_duration(before_window.seconds)}). "
+        else f"No change is shown: {why}. "
     )
     parts = (
         f"{compared}Paid = used + wasted + unknown; unknown: "

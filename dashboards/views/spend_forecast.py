@@ -30,22 +30,19 @@ def show_figures(request: PageRequest) -> None:
     """Show what the window and the month cost, and the forecast."""
     month_spend = _read_month(request)
     paid = data.query(spend.read_totals, request.window, request.filters)
-    band = (
-        f"{format_money(month_spend.low)} to {format_money(month_spend.high)}"
-        if month_spend.low != month_spend.high
-        else ""
-    )
+    has_band = month_spend.low != month_spend.high and not month_spend.is_partial
+    band = f"{format_money(month_spend.low)} to {format_money(month_spend.high)}" * has_band
     page.show_metrics(
         ("Paid", format_money(paid.usd), format_hours(paid.gpu_hours)),
         (
             f"{month_spend.start:%B} so far",
-            format_money(month_spend.usd),
+            _format_month(month_spend, month_spend.usd),
             _describe_missing(month_spend),
         ),
         ("A month at this rate", format_money(month_spend.run_rate), "the last 24 hours"),
         (
             f"Forecast of {month_spend.start:%B}",
-            format_money(month_spend.forecast),
+            _format_month(month_spend, month_spend.forecast),
             month_spend.doubt or band or _describe_plan(month_spend),
         ),
     )
@@ -67,7 +64,11 @@ def show_month(request: PageRequest) -> None:
         page.chart(
             charts.draw_month_end(chart_data.build_month_days(month_spend)),
             f"Dollars since the month began: {month_spend.usd or 0:,.0f} so far, "
-            + (month_spend.doubt or f"{month_spend.forecast or 0:,.0f} expected at its end"),
+            + (
+                month_spend.doubt
+                or f"{'at least ' if month_spend.is_partial else ''}"
+                f"{month_spend.forecast or 0:,.0f} expected at its end"
+            ),
         )
         page.note(
             f"Line: paid, then expected; band: {month_spend.method}. "
@@ -119,6 +120,12 @@ def _read_month(request: PageRequest) -> spend.Month:
     return data.query(spend.read_month, request.window.end, request.filters, find_budget(request))
 
 
+def _format_month(month_spend: spend.Month, usd: Decimal | None) -> str:
+    """Write dollars of the month: at least so many where hours are missing."""
+    is_least = month_spend.is_partial and usd is not None
+    return f"at least {format_money(usd)}" if is_least else format_money(usd)
+
+
 def _describe_plan(month_spend: spend.Month) -> str:
     return (
         f"budget {format_money(month_spend.budget)}" if month_spend.budget else "no budget is set"
@@ -127,5 +134,5 @@ def _describe_plan(month_spend: spend.Month) -> str:
 
 def _describe_missing(month_spend: spend.Month) -> str:
     if month_spend.missing_hours:
-        return f"{month_spend.missing_hours:,} h unknown"
+        return f"{month_spend.missing_hours:,} h lack data of a cluster"
     return f"until {month_spend.until:%d %b %H:%M} UTC"

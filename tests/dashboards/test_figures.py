@@ -36,6 +36,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.dashboards.drawing import HOSTILE, hostile_rows, stored
+from warehouse import coverage
 from warehouse.lake import Warehouse
 from warehouse.spend import read_spend as told
 
@@ -274,6 +275,7 @@ def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
     assert per_day is not None
     assert made.forecast == pytest.approx(made.usd + 15 * per_day, abs=Decimal("0.05"))
     assert made.missing_hours == 12 * 24
+    assert made.is_partial
     assert made.path[-1].expected == pytest.approx(float(made.forecast or 0), abs=0.05)
 
 
@@ -290,6 +292,18 @@ def test_a_cluster_that_is_new_counts_whole_in_what_is_expected_and_usual(tmp_pa
         made = spend.read_month(warehouse, END, ALL)
         assert made.usd == 48 * (11 + 2)
         assert made.forecast == made.usd + 15 * 96
+        assert made.is_partial, "eleven days of one of the clusters are one of all"
+        month = coverage.measure_coverage(warehouse, Window(made.start, END), {})
+        assert (month.hours_with_data, month.clusters) == (48, {"new": 48, "old": 264})
+        assert month.spoken == "48 of 360 h have data of all 2 clusters"
+        assert len(month.late(END)) == 2
+        week = Window(END - timedelta(days=2), END)
+        why = overview.explain_incomparable(warehouse, week, None)
+        assert why == "data of the 2d before of only 1 of 2 clusters"
+        assert overview.explain_incomparable(warehouse, week, "old") == ""
+        days = Window(END - timedelta(hours=30), END)
+        why = overview.explain_incomparable(warehouse, days, None)
+        assert why == "only 18 of 30 h of the 1d6h before have data"
         alone = spend.read_month(warehouse, END, Filters(cluster="old"))
         assert alone.forecast == 48 * 11 + 15 * 48
         wide = Window(END - timedelta(days=2), END)
@@ -335,7 +349,9 @@ def test_month_without_rows_knows_nothing(empty: Settings) -> None:
 def test_budgets_stand_where_they_stand(views: Warehouse) -> None:
     planned = {"genai": Decimal(1), "vision": Decimal(10_000_000), "nobody": Decimal(5)}
     stands = {b.team: b.stands for b in anomalies.read_budgets(views, END, ALL, planned)}
-    assert stands == {"genai": "over", "vision": "within", "nobody": "unknown"}
+    assert stands == {"genai": "over", "vision": "unknown", "nobody": "unknown"}
+    whole = anomalies.TeamBudget("vision", Decimal(9), Decimal(1), Decimal(2), Decimal(3))
+    assert whole.stands == "within"
 
 
 def test_budgets_end_at_the_wall_clock_however_old_the_data_are(views: Warehouse) -> None:

@@ -221,7 +221,7 @@ def test_every_figure_of_the_overview_explains_itself(fleet: Settings, draw: Dra
         assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC, 24 of 24 h have data" in metric.help
     assert [m.delta for m in page.metric[:3] if not re.fullmatch(r"[+-]\d+\.\d%", m.delta)] == []
     whole = draw("overview", fleet, window="3d")
-    assert all("Its change is unknown: no data before." in m.help for m in whole.metric[:7])
+    assert all("Its change is unknown: no data of " in m.help for m in whole.metric[:7])
     assert not [m.delta for m in whole.metric[:3] if re.fullmatch(r"[+-]\d+\.\d%", m.delta)]
 
 
