@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -161,6 +162,22 @@ def describe_unread_history(views: Views, cluster: str, wanted: timedelta) -> st
     )
 
 
+def count_unseen_gpus(views: Views, window: Window, cluster: str | None = None) -> int:
+    """Return how many GPUs are paid and shown by no exporter, in the newest hour of a window."""
+    return int(
+        next(row for row in _read_unseen(views, window, cluster) if row["node"] is None)["unseen"]
+    )
+
+
+def _read_unseen(views: Views, window: Window, cluster: str | None) -> list[dict[str, Any]]:
+    """Return the rows of the nodes with unseen GPUs, and one of all nodes (node null)."""
+    parameters = {**window.bounds(), "cluster": cluster}
+    rows: list[dict[str, Any]] = views.query(
+        load_step("coverage/unseen_gpus"), parameters
+    ).to_pylist()
+    return rows
+
+
 def describe_unseen_gpus(
     views: Views, window: Window, cluster: str | None = None, name: Callable[[str], str] = str
 ) -> str | None:
@@ -168,8 +185,7 @@ def describe_unseen_gpus(
 
     `name`: as in `WindowCoverage.late`.
     """
-    parameters = {**window.bounds(), "cluster": cluster}
-    rows = views.query(load_step("coverage/unseen_gpus"), parameters).to_pylist()
+    rows = _read_unseen(views, window, cluster)
     nodes = [
         f"{name(row['node'])}: {row['unseen']} without telemetry"
         + (f", held by {', '.join(map(name, row['holders']))}" if row["holders"] else "")

@@ -27,11 +27,13 @@ from fallow.case_identity import get_judged_part
 from fallow.models import Evidence, Finding
 from fallow.protocols import WatchCounts
 from fallow.resources import read_table
+from fallow.window import Window
 from runtime.operations.doctor.unknown_names import list_kinds
 from runtime.operations.queries import load_sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
+from warehouse.coverage import count_unseen_gpus
 from warehouse.orphans import count_orphans
 from warehouse.queue.records import WayKind
 from warehouse.unknown_names import read_unknown_names
@@ -220,6 +222,8 @@ class SelfMetrics:
                 self._of("state_usd_per_hour").labels(row["state"]).set(money)
             self._of("gpus").set(whole / hours / 3600)
             self._of("unpriced_share").set(sum(row["unpriced"] for row in states) / whole)
+        window = Window(until - SHARE_WINDOW, now)
+        self._of("unseen_gpus").set(count_unseen_gpus(warehouse, window, cluster))
         parameters = {
             "since": now - TARGET_WINDOW,
             "until": now + TARGET_WINDOW,

@@ -194,6 +194,7 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_state_share", {"state": "unknown"}, 0.0),
         ("fallow_gpus", {}, 1.0),
         ("fallow_unpriced_share", {}, 1.0),
+        ("fallow_unseen_gpus", {}, 0.0),
         ("fallow_targets", {"collector": "exporters", "state": "up"}, 1.0),
         ("fallow_targets", {"collector": "exporters", "state": "down"}, 1.0),
         ("fallow_job_failures_total", {"job_name": "collect"}, 1.0),

@@ -1,8 +1,14 @@
 """A Job on two GPUs that the exporter does not show is unknown; the idle ones are not its own."""
 
+from datetime import timedelta
+
 import pytest
 
+from fallow.settings import load
+from fallow.window import Window
 from tests.field.site import BUSY, END, Site, build_node, build_pod, list_lines
+from warehouse.coverage import count_unseen_gpus
+from warehouse.lake import Warehouse
 
 IDLE = {
     **BUSY,
@@ -46,3 +52,6 @@ def test_nothing_is_judged_by_elimination(hidden: Site) -> None:
     assert {row["device"] for row in held} == {"gpu-b/untracked4", "gpu-b/untracked5"}
     doctor = hidden.run("doctor").out
     assert "8 GPUs paid, 6 seen; gpu-b: 2 without telemetry, held by physics/sim" in doctor
+    settings = load(environ={}, flags={"home": hidden.home}).settings
+    with Warehouse.open(settings) as lake:
+        assert count_unseen_gpus(lake, Window(END - timedelta(hours=6), END)) == 2
