@@ -123,9 +123,10 @@ def list_contradictions(
     answers = [
         *_sum_parts(views, window, filters, figures),
         *_read_spend(views, window, team),
-        *_read_reports(settings, views, window, filters),
-        *([] if team else _read_saved_and_incidents(settings, views, window)),
     ]
+    if not team:
+        answers += _read_reports(settings, views, window)
+        answers += _read_saved_and_incidents(settings, views, window)
     return [
         f"{label}: {figures[label]} by its function, {answer} by {mouth}"
         for label, mouth, answer in answers
@@ -182,12 +183,10 @@ def _read_spend(views: Warehouse, window: Window, team: str) -> Iterator[Answer]
             yield label, "fallow spend --by team", rows[team][name]
 
 
-def _read_reports(
-    settings: Settings, views: Warehouse, window: Window, filters: Filters
-) -> Iterator[Answer]:
-    """Yield what reports read."""
+def _read_reports(settings: Settings, views: Warehouse, window: Window) -> Iterator[Answer]:
+    """Yield what reports of the fleet read."""
     covered = coverage.measure_coverage(views, window, {}, None)
-    request = ReportRequest(views, window, filters, settings, window.end, covered)
+    request = ReportRequest(views, window, Filters(), settings, window.end, covered)
     made = report_figures.read_report_figures(request)
     yield "Workloads that save", "reports", len(made.advice)
     yield "Could be saved", "reports", made.stages.saveable_usd

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.figures import extent
+from dashboards.figures import extent, reconciliation
 from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from tests.dashboards.figure_table import (
@@ -99,6 +99,17 @@ def home(
 def test_a_figure_has_one_answer(home: tuple[Settings, Warehouse], text: str, team: str) -> None:
     settings, views = home
     assert not list_contradictions(settings, views, find_window(settings, views, text), team)
+
+
+@pytest.mark.parametrize("text", [*WINDOWS, "2d"])
+def test_savings_are_part_of_the_waste_and_cash(fleet: Settings, text: str) -> None:
+    with Warehouse.open(fleet) as views:
+        window = find_window(fleet, views, text)
+        sums = reconciliation.read_reconciliation(views, window, Filters())
+    assert sums is not None
+    assert sums.of_waste_usd is not None
+    assert sums.wasted_usd is not None
+    assert 0 < sums.of_waste_usd <= sums.wasted_usd
 
 
 @pytest.mark.parametrize("label", ["Paid GPU-hours", "Could be saved, GPU-hours", "At most"])
