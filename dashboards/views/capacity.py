@@ -23,7 +23,7 @@ TABS: tabs.Tabs = {
 ANSWERS = {
     "workload": page.configure_workload("what"),
     "usd": page.configure_usd("would save, USD", "in the window; no GPU-hour twice"),
-    "answer": page.name("answer", "small"),
+    "answer": page.name("advice", "small"),
     "verb": page.name("how"),
     "kind": page.name("because"),
     "saving": page.name("saves", "small"),
@@ -44,7 +44,7 @@ def show(request: PageRequest) -> None:
 
 
 def show_answers(request: PageRequest) -> None:
-    """Show what to buy, give back and move, and list the answers that save most."""
+    """Show what to buy, give back and move, and list the findings that save most."""
     rows = data.query(supply.read_answers, request.window, request.filters)
     page.show_heading("What to buy, give back and move")
     if not rows:
@@ -63,14 +63,14 @@ def show_answers(request: PageRequest) -> None:
     page.show_table(
         listed,
         ANSWERS,
-        table_name="Answers about capacity",
+        table_name="What to buy, give back and move",
         height=TABLE_PX,
         open_row=lambda row: links.open_page("findings", finding=listed[row]["id"]),
     )
     page.note(
-        f"{len(listed)} of {len(rows):,} answers: the first of each, then those that save most; "
-        "the tabs below have all. A click on a row opens its evidence. Unknown: the analyzer has "
-        "no price for it, or it ends a wait and saves nothing."
+        f"{len(listed)} of {len(rows):,} findings: the first of each kind, then those that save "
+        "most; the tabs below have all. A click on a row opens its evidence. Unknown: the analyzer "
+        "has no price for it, or it ends a wait and saves nothing."
     )
 
 
@@ -93,4 +93,4 @@ def _build_figure(rows: list[dict[str, Any]], answer: str) -> tuple[str, str, st
         else "saving unknown: not priced"
     )
     count = len(of_it)
-    return HEADINGS[answer], f"{count:,} answer{'s' * (count != 1)}", saves
+    return HEADINGS[answer], f"{count:,} finding{'s' * (count != 1)}", saves
