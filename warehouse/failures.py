@@ -9,9 +9,12 @@ from pathlib import Path
 import duckdb
 
 from fallow.disk_space import is_disk_full
-from fallow.errors import FallowError, TemporaryError, WarehouseError
+from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
 from fallow.redaction import redact
 from fallow.resources import read_table
+
+FAULTS = (WarehouseError, UsageError, ValueError, ArithmeticError)
+"""What rows that cannot be accounted raise."""
 
 
 class CatalogBusyError(TemporaryError):

@@ -10,6 +10,7 @@ increase of energy can end there, so the buckets that a sample reaches are refre
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -29,6 +30,7 @@ from fallow.rejections import Rejection, build_batch
 from fallow.tables import AND, VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
+from warehouse.failures import FAULTS
 from warehouse.late_devices import MOST_DEVICES
 from warehouse.owner_buckets import RolledSamples, reduce_samples
 from warehouse.owner_hours import reduce_hours
@@ -103,20 +105,24 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     Returns:
         How many 5-minute buckets were refreshed.
 
-    Dirty buckets of archived days whose store is away stay dirty; the others are refreshed.
+    Dirty buckets of archived days whose store is away stay dirty; the others are refreshed. So it
+    is with the hours of a cluster whose samples cannot be rolled up, which are listed.
 
     Raises:
+        FallowError: nothing can be rolled up, or not all of a window.
         UnreadableDaysError: the window needs archived days, and their store is away.
         TemporaryError: a later call may succeed (disk full, catalog not reachable); dirty
             buckets stay dirty.
     """
-    buckets, is_first = 0, True
+    buckets, is_first, fault = 0, True, None
     due = list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
-    for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
+    waiting = deque(sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True))
+    while waiting:
+        stretch = waiting.popleft()
         if not (is_first and warehouse.place.embedded):
             # Another writer or the part before may have changed the devices.
-            stretch = msgspec.structs.replace(stretch, devices=0)  # noqa: PLW2901
+            stretch = msgspec.structs.replace(stretch, devices=0)
         try:
             is_small = window is None and bool(_list_late(warehouse, stretch))
             with warehouse.transaction(is_small=is_small) as cursor:
@@ -129,9 +135,42 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
                 extra={"cluster": stretch.cluster, "why": error.message},
             )
             continue
+        except FAULTS as error:
+            if window is not None:
+                raise
+            fault, is_first = fault or error, False
+            if halves := _halve(stretch):
+                waiting.extendleft(halves)
+            else:
+                _leave_out(warehouse, stretch, error)
+            continue
         buckets += round((stretch.end - stretch.start) / BUCKET)
         is_first = False
+    if fault is not None and not buckets:
+        raise fault
     return buckets
+
+
+def _halve(stretch: BucketRange) -> list[BucketRange]:
+    """Return the halves of a stretch, the earlier first; none of an hour."""
+    if stretch.end - stretch.start <= HOUR:
+        return []
+    middle = floor_time(stretch.start + (stretch.end - stretch.start) / 2, BUCKET)
+    replace = msgspec.structs.replace
+    return [replace(stretch, end=middle), replace(stretch, start=middle)]
+
+
+def _leave_out(warehouse: "Warehouse", stretch: BucketRange, error: Exception) -> None:
+    """List a stretch that cannot be rolled up, which stays dirty."""
+    log.error(
+        "samples cannot be rolled up",
+        extra={"cluster": stretch.cluster, "start": stretch.start},
+        exc_info=error,
+    )
+    name = f"{floor_time(stretch.start, HOUR):%Y-%m-%d %H:%M}"
+    row = Rejection("rollup_5m", stretch.cluster, name, "hour", str(error))
+    at = warehouse.clock()
+    warehouse.ingest([build_batch([row], cluster=stretch.cluster, source="warehouse", at=at)])
 
 
 def list_due(warehouse: "Warehouse") -> list[BucketRange]:

@@ -15,7 +15,7 @@ import msgspec
 
 from analyzers.reliability import lost_work
 from fallow.container_limits import release_memory
-from fallow.errors import TemporaryError, UnreadableDaysError, UsageError, WarehouseError
+from fallow.errors import TemporaryError, UnreadableDaysError
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector
@@ -25,6 +25,7 @@ from fallow.window import Window
 from runtime.operations import analyzer_runs
 from warehouse import dirty, work_lost
 from warehouse.allocation import write_allocations
+from warehouse.failures import FAULTS
 from warehouse.ingest import check_times
 from warehouse.ledger import withdraw_future_hours
 from warehouse.pricing import store_rates
@@ -105,8 +106,6 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch], *, is_restating: boo
 HOUR = timedelta(hours=1)
 LEDGER_LOOKBACK = timedelta(hours=3)
 """Hours that are accounted again: rows within `signals.CONTEXT` after them may change them."""
-FAULTS = (WarehouseError, UsageError, StageError, ValueError, ArithmeticError)
-"""What rows that cannot be accounted raise; a `TemporaryError` is no fault of rows."""
 Step = Callable[["Warehouse", Window], None]
 Faults = Mapping[datetime, Mapping[str, str]]
 """By hour the reason of each cluster that cannot be accounted."""
@@ -179,7 +178,7 @@ def _run_parts(
                     step(warehouse, part)
                 is_any_done = True
                 continue
-        except FAULTS as error:
+        except (*FAULTS, StageError) as error:
             if isinstance(error, TemporaryError):
                 raise
             first = first or error
@@ -207,7 +206,7 @@ def _run_clusters(
     for cluster in sorted(clusters - earlier.keys()):
         try:
             step(warehouse.of_clusters({cluster}), hour)
-        except (*FAULTS, UnreadableDaysError) as error:
+        except (*FAULTS, StageError, UnreadableDaysError) as error:
             log.exception(
                 "an hour of a cluster cannot be accounted",
                 extra={"cluster": cluster, "start": hour.start},

@@ -200,3 +200,28 @@ def test_an_hour_that_is_accounted_cluster_by_cluster_has_the_same_rows(
         assert warehouse.query("FROM unposted").num_rows == 0
         passed = warehouse.query("FROM audit WHERE period = '1h' AND failed = ''")
         assert {START + timedelta(hours=k) for k in range(4)} <= {*passed["bucket"].to_pylist()}
+
+
+def test_samples_that_cannot_be_rolled_up_cost_their_cluster_alone(
+    fallow: Fallow, accounted: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(accounted, tmp_path / "home")
+    with open_home(home) as warehouse:
+        expected = read_ledger(warehouse)
+        hour = f"ts >= '{FAILING}' AND ts < '{FAILING + timedelta(hours=1)}'"
+        change(
+            warehouse,
+            f"UPDATE sample SET interval_s = 'nan' WHERE \"cluster\" = 'beta' AND ts = '{FAILING}'",
+            'INSERT INTO dirty BY NAME SELECT DISTINCT "cluster",'
+            f" time_bucket(INTERVAL 5 MINUTE, ts) AS bucket FROM sample WHERE {hour}",
+            "UPDATE ledger SET state = 'old'",
+        )
+        assert pipeline.account(warehouse, WINDOW)[1] == []
+        assert read_ledger(warehouse).equals(expected)
+        waiting = warehouse.query("SELECT DISTINCT cluster, date_trunc('hour', bucket) FROM dirty")
+        assert [[*row.values()] for row in waiting.to_pylist()] == [["beta", FAILING]]
+    ran = fallow("warehouse", "query", "SELECT kind, namespace, name FROM rejection", "-o", "json",
+                 "--home", home)  # fmt: skip
+    assert json.loads(ran.out)["rows"] == [
+        {"kind": "rollup_5m", "namespace": "beta", "name": "2026-11-20 10:00"}
+    ]
