@@ -114,7 +114,8 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
         TemporaryError: a later call may succeed (disk full, catalog not reachable); dirty
             buckets stay dirty.
     """
-    buckets, is_first, fault = 0, True, None
+    buckets, is_first = 0, True
+    faults: list[tuple[BucketRange, Exception]] = []
     due = list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.
     waiting = deque(sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True))
@@ -138,16 +139,18 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
         except FAULTS as error:
             if window is not None:
                 raise
-            fault, is_first = fault or error, False
+            is_first = False
             if halves := _halve(stretch):
                 waiting.extendleft(halves)
             else:
-                _leave_out(warehouse, stretch, error)
+                faults.append((stretch, error))
             continue
         buckets += round((stretch.end - stretch.start) / BUCKET)
         is_first = False
-    if fault is not None and not buckets:
-        raise fault
+    if faults and not buckets:
+        raise faults[0][1]
+    for left_out, fault in faults:
+        _leave_out(warehouse, left_out, fault)
     return buckets
 
 
