@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fallow.errors import WarehouseError
@@ -225,3 +226,22 @@ def test_samples_that_cannot_be_rolled_up_cost_their_cluster_alone(
     assert json.loads(ran.out)["rows"] == [
         {"kind": "rollup_5m", "namespace": "beta", "name": "2026-11-20 10:00"}
     ]
+
+
+def test_a_damaged_file_of_a_cluster_costs_that_cluster_alone(
+    accounted: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(accounted, tmp_path / "home")
+    others = "cluster <> 'beta'"
+    with open_home(home) as warehouse:
+        expected = read_ledger(warehouse, others)
+        change(warehouse, "UPDATE ledger SET state = 'old'")
+    for path in (home / "data" / "main" / "rollup_5m").rglob("*.parquet"):
+        if pq.read_table(path)["cluster"].unique().to_pylist() == ["beta"]:
+            data = path.read_bytes()
+            path.write_bytes(data[:50] + bytes(len(data) - 450) + data[-400:])
+    with open_home(home) as warehouse:
+        assert pipeline.account(warehouse, WINDOW)[1] == []
+        assert read_ledger(warehouse, others).equals(expected)
+        marked = warehouse.query("SELECT cluster FROM unposted")["cluster"].to_pylist()
+        assert marked == ["beta"] * 4
