@@ -1,5 +1,7 @@
 """Missing scrapes make hours unknown, and none of them negative."""
 
+from typing import Any
+
 from tests.field.site import (
     END,
     HOURS,
@@ -17,7 +19,7 @@ def test_states_are_never_negative_and_sum_to_what_is_paid(site: Site) -> None:
     (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
     pod = build_pod("holder-0", "a", gpus=2, owner=("Job", "holder"))
     assert site.import_objects(build_node("a", 2), pod).code == 0
-    held = {"pod": "holder-0", "namespace": "ml", "container": "c"}
+    held: dict[str, Any] = {"pod": "holder-0", "namespace": "ml", "container": "c"}
     lines = list_lines("GPU-0", "a", since=6, until=5, **held)
     lines += list_lines("GPU-0", "a", since=3, **held)[::2]
     lines += list_lines("GPU-1", "a", gpu=1, values=IDLE, **held)[::2]

@@ -1,5 +1,7 @@
 """Who holds a node's only GPU pays the node, once."""
 
+from typing import Any
+
 from tests.field.site import (
     END,
     HOURS,
@@ -17,8 +19,13 @@ def test_a_pod_costs_what_its_node_costs(site: Site) -> None:
     labels = label_instance("g4dn.xlarge")
     pod = build_pod("infer-0", "a", gpus=1, owner=("Job", "infer"))
     assert site.import_objects(build_node("a", 1, labels=labels), pod).code == 0
-    held = {"pod": "infer-0", "namespace": "ml", "container": "c", "modelName": "Tesla T4"}
-    assert site.import_lines(*list_lines("GPU-0", "a", **held)).code == 0
+    held: dict[str, Any] = {
+        "pod": "infer-0",
+        "namespace": "ml",
+        "container": "c",
+        "modelName": "Tesla T4",
+    }
+    assert site.import_lines(*list_lines("GPU-0", "a", modelName="Tesla T4", **held)).code == 0
     window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
     for by in ("workload", "node"):
         (row,) = site.read_json("spend", "--by", by, *window)["spend"]

@@ -1,5 +1,7 @@
 """A workload that several analyzers find saves at most what it costs."""
 
+from typing import Any
+
 import pytest
 
 from tests.field.site import (
@@ -23,7 +25,7 @@ def test_no_row_saves_more_than_it_costs(site: Site) -> None:
     pods = [build_pod("idle-0", "a", gpus=2, owner=("Job", "idle"))]
     pods += [build_pod("busy-0", "a", gpus=1, owner=("Job", "busy"))]
     assert site.import_objects(build_node("a", 4), *pods).code == 0
-    idle = {"values": IDLE, "pod": "idle-0", "namespace": "ml", "container": "c"}
+    idle: dict[str, Any] = {"values": IDLE, "pod": "idle-0", "namespace": "ml", "container": "c"}
     lines = [line for k in (0, 1) for line in list_lines(f"GPU-{k}", "a", gpu=k, **idle)]
     lines += list_lines("GPU-2", "a", gpu=2, pod="busy-0", namespace="ml", container="c")
     lines += list_lines("GPU-3", "a", gpu=3, values=FREE)

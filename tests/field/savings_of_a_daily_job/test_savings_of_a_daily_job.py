@@ -1,5 +1,7 @@
 """Advice about a short job saves at most what its hour cost."""
 
+from typing import Any
+
 import pytest
 
 from tests.field.site import (
@@ -43,7 +45,7 @@ def test_a_job_of_an_hour_saves_at_most_that_hour(site: Site) -> None:
     pod = build_pod("daily-0", "a", gpus=2, owner=("Job", "daily"), born=4, status=ended)
     assert site.import_objects(build_node("a", 2, born=6), pod).code == 0
     lines: list[str] = []
-    held = {"values": IDLE, "pod": "daily-0", "namespace": "ml", "container": "c"}
+    held: dict[str, Any] = {"values": IDLE, "pod": "daily-0", "namespace": "ml", "container": "c"}
     for k in (0, 1):
         lines += list_lines(f"GPU-{k}", "a", gpu=k, values=FREE, until=4)
         lines += list_lines(f"GPU-{k}", "a", gpu=k, since=4, until=3, **held)

@@ -1,5 +1,7 @@
 """What could be saved does not grow with the window that is asked about."""
 
+from typing import Any
+
 import pytest
 
 from tests.field.site import END, IDLE, Site, build_node, build_pod, list_lines, write_time
@@ -13,7 +15,7 @@ def test_a_longer_window_has_the_same_savings(site: Site, window: str) -> None:
     (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
     pod = build_pod("idle-0", "a", gpus=2, owner=("Job", "idle"))
     assert site.import_objects(build_node("a", 2, born=6), pod).code == 0
-    held = {"values": IDLE, "pod": "idle-0", "namespace": "ml", "container": "c"}
+    held: dict[str, Any] = {"values": IDLE, "pod": "idle-0", "namespace": "ml", "container": "c"}
     lines = [line for k in (0, 1) for line in list_lines(f"GPU-{k}", "a", gpu=k, **held)]
     assert site.import_lines(*lines).code == 0
     assert site.run("analyze", "idle", "--window", window, "--until", END_TIME).code == 0
