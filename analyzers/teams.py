@@ -7,7 +7,18 @@ import msgspec
 from analyzers.queries import load_sql
 from fallow.models import Finding, Subject
 from fallow.protocols import Views
+from fallow.rows import Row, decode_rows
 from fallow.window import Window
+
+
+class TeamRow(Row, frozen=True):
+    """A workload's team in the ledger."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str
 
 
 def add_teams(views: Views, window: Window, findings: Sequence[Finding]) -> list[Finding]:
@@ -17,12 +28,11 @@ def add_teams(views: Views, window: Window, findings: Sequence[Finding]) -> list
     """
     if all(f.subject.team or not f.subject.namespace for f in findings):
         return [*findings]
-    rows = views.query(load_sql("teams"), window.bounds()).to_pylist()
     teams: dict[tuple[str, ...], str] = {}
-    for row in rows:
-        place = (row["cluster"], row["namespace"])
-        teams.setdefault(place, row["team"])
-        teams.setdefault((*place, row["workload_kind"], row["workload"]), row["team"])
+    for row in decode_rows(views.query(load_sql("teams"), window.bounds()), TeamRow):
+        place = (row.cluster, row.namespace)
+        teams.setdefault(place, row.team)
+        teams.setdefault((*place, row.workload_kind, row.workload), row.team)
 
     def name_team(subject: Subject) -> str | None:
         place = (subject.cluster, subject.namespace)

@@ -140,7 +140,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
             if window is not None:
                 raise
             is_first = False
-            if halves := _halve(stretch):
+            if halves := _split_in_half(stretch):
                 waiting.extendleft(halves)
             else:
                 faults.append((stretch, error))
@@ -154,7 +154,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     return buckets
 
 
-def _halve(stretch: BucketRange) -> list[BucketRange]:
+def _split_in_half(stretch: BucketRange) -> list[BucketRange]:
     """Return the halves of a stretch, the earlier first; none of an hour."""
     if stretch.end - stretch.start <= HOUR:
         return []

@@ -190,10 +190,10 @@ def take_requests(
     folder = warehouse.place.home / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     with hold_lock(folder / LOCK, wait_s=START_S):
-        yield lambda: _carry_out(warehouse, folder)
+        yield lambda: _store_requests(warehouse, folder)
 
 
-def _carry_out(warehouse: Warehouse, folder: Path) -> None:
+def _store_requests(warehouse: Warehouse, folder: Path) -> None:
     for path in sorted(folder.glob(f"*{REQUEST}")):
         answer = path.with_suffix(RESULT)
         write_durably(answer, msgspec.msgpack.encode(_answer(warehouse, path)))

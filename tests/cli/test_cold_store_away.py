@@ -40,6 +40,8 @@ class World(NamedTuple):
 def describe(settings: Settings, config: Path) -> World:
     """Ask while the store answers."""
     out = []
+    with redirect_stdout(io.StringIO()):  # what is not analysed could save unknown dollars
+        assert run(["analyze", *HOT, "--config", str(config)]) == 0
     for window in (HOT, WHOLE):
         with redirect_stdout(io.StringIO()) as answer:
             assert run(["spend", *window, "--config", str(config)]) == 0

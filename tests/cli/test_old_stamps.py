@@ -98,8 +98,8 @@ def test_a_home_with_marks_of_1970_recovers_at_its_next_pass(
     ):
         cursor.execute("UPDATE device SET first_seen = TIMESTAMP '1970-01-01'")
         cursor.execute(
-            "INSERT INTO unposted (bucket) SELECT unnest(range(TIMESTAMP '1970-01-01', now()::TIMESTAMP,"
-            " INTERVAL 1 HOUR)) + INTERVAL 1 MICROSECOND"
+            "INSERT INTO unposted (bucket) SELECT unnest(range(TIMESTAMP '1970-01-01',"
+            " now()::TIMESTAMP, INTERVAL 1 HOUR)) + INTERVAL 1 MICROSECOND"
         )
         cursor.execute("INSERT INTO unposted (bucket) VALUES (TIMESTAMP '0001-01-01')")
     ran = fallow("import", "exposition", write_text(tmp_path / "next.txt", [end]), "--home", home)

@@ -14,7 +14,7 @@ def test_a_nul_in_a_label_costs_its_own_device_s_owner_only(site: Site) -> None:
     assert answer.code == 0, answer.err
     assert site.sum_hours("namespace")["ml"] == 12.0
     assert site.query("select distinct namespace from sample where device = 'GPU-9'") == [
-        {"namespace": "m\\x00l"}
+        {"namespace": "(unknown)"}
     ]
     doctor = site.run("doctor")
     assert "namespace" in doctor.out

@@ -23,7 +23,6 @@ def test_a_pod_costs_what_its_node_costs(site: Site) -> None:
         "pod": "infer-0",
         "namespace": "ml",
         "container": "c",
-        "modelName": "Tesla T4",
     }
     assert site.import_lines(*list_lines("GPU-0", "a", modelName="Tesla T4", **held)).code == 0
     window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
