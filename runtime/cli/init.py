@@ -82,7 +82,13 @@ def init(  # noqa: PLR0917  (options)
         usd_per_gpu_hour=answer(usd_per_gpu_hour, "USD per GPU-hour (empty = list prices)"),
     )
     rows = checks.check_sources_and_prices(_load_answers(answers), run.now())
-    file.write_text(write_settings(answers))
+    try:
+        file.write_text(write_settings(answers), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be written: {error.strerror or error}",
+            hint="name a file in a folder that exists",
+        ) from error
     run.data(rows, noun="checks")
     unknown = [row["check"] for row in rows if row["status"] not in {"ok", "off"}]
     run.say(f"{file} is written; fallow up collects, and shows it at http://127.0.0.1:8501")

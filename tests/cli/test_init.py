@@ -55,6 +55,12 @@ def test_a_wrong_answer_writes_no_file(
     assert not (tmp_path / "fallow.yaml").exists()
 
 
+@pytest.mark.parametrize("place", ["nowhere/fallow.yaml", "."])
+def test_a_place_that_cannot_be_written_is_named(fallow: Fallow, place: str) -> None:
+    ran = fallow("init", place, "--force", "--prometheus", CLOSED)
+    assert (ran.code, ran.err.startswith(f"fallow: {place} cannot be written: ")) == (2, True)
+
+
 def test_without_a_source_it_says_so(fallow: Fallow, tmp_path: Path) -> None:
     ran = fallow("init")
     assert ran.code == 1
