@@ -56,6 +56,10 @@ def ago(hours: float) -> datetime:
     return END - HOUR * hours
 
 
+WINDOW = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
+"""Option: the hours of a case's telemetry."""
+
+
 def label_instance(kind: str, region: str = "us-east-1", **labels: str) -> dict[str, str]:
     """Return the labels that a cloud puts on its nodes, and GFD's named by their last word."""
     return {
@@ -242,6 +246,11 @@ class Site:
         assert answer.code == 0, answer.err
         return json.loads(answer.out)
 
+    def set_price(self, usd_per_gpu_hour: float) -> None:
+        """Write the settings of the commands that follow: one price for every GPU."""
+        text = f"prices: {{usd_per_gpu_hour: {usd_per_gpu_hour}}}\n"
+        (self.folder / "fallow.yaml").write_text(text)
+
     def import_objects(self, *objects: Mapping[str, Any]) -> Answer:
         """Import a dump."""
         return self.run("import", "kubectl", write_dump(self.folder / "dump.json", objects))
@@ -254,8 +263,7 @@ class Site:
 
     def sum_hours(self, by: str, *words: str) -> dict[str, float]:
         """Return the paid GPU-hours of the case's window by a dimension."""
-        window = f"{write_time(ago(HOURS))}/{write_time(END)}"
-        rows = self.read_json("spend", "--by", by, "--window", window, *words)["spend"]
+        rows = self.read_json("spend", "--by", by, *WINDOW, *words)["spend"]
         hours: dict[str, float] = {}
         for row in rows:
             key = str(row[by])

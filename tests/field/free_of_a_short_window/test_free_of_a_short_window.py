@@ -9,7 +9,7 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("hours", [1, 2])
 def test_a_short_window_has_its_free_hours(site: Site, hours: int) -> None:
-    (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
+    site.set_price(2)
     pod = build_pod("busy-0", "a", gpus=1, owner=("Job", "busy"))
     assert site.import_objects(build_node("a", 2), pod).code == 0
     lines = list_lines("GPU-0", "a", pod="busy-0", namespace="ml", container="c")

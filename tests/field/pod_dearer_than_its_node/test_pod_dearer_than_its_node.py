@@ -3,16 +3,13 @@
 from typing import Any
 
 from tests.field.site import (
-    END,
-    HOURS,
+    WINDOW,
     Site,
-    ago,
     build_node,
     build_pod,
     label_instance,
     list_lines,
-    write_time,
-)  # fmt: skip
+)
 
 
 def test_a_pod_costs_what_its_node_costs(site: Site) -> None:
@@ -25,9 +22,8 @@ def test_a_pod_costs_what_its_node_costs(site: Site) -> None:
         "container": "c",
     }
     assert site.import_lines(*list_lines("GPU-0", "a", modelName="Tesla T4", **held)).code == 0
-    window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
     for by in ("workload", "node"):
-        (row,) = site.read_json("spend", "--by", by, *window)["spend"]
+        (row,) = site.read_json("spend", "--by", by, *WINDOW)["spend"]
         assert (row["gpu_hours"], row["usd"]) == (6.0, 3.16)
-    (gpu,) = site.read_json("spend", "--by", "workload", "--view", "gpu", *window)["spend"]
+    (gpu,) = site.read_json("spend", "--by", "workload", "--view", "gpu", *WINDOW)["spend"]
     assert 0 < gpu["usd"] <= 3.16

@@ -5,23 +5,20 @@ from typing import Any
 import pytest
 
 from tests.field.site import (
-    END,
     FREE,
-    HOURS,
     IDLE,
+    WINDOW,
     Site,
-    ago,
     build_node,
     build_pod,
     list_lines,
-    write_time,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.long
 
 
 def test_no_row_saves_more_than_it_costs(site: Site) -> None:
-    (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
+    site.set_price(2)
     pods = [build_pod("idle-0", "a", gpus=2, owner=("Job", "idle"))]
     pods += [build_pod("busy-0", "a", gpus=1, owner=("Job", "busy"))]
     assert site.import_objects(build_node("a", 4), *pods).code == 0
@@ -30,10 +27,9 @@ def test_no_row_saves_more_than_it_costs(site: Site) -> None:
     lines += list_lines("GPU-2", "a", gpu=2, pod="busy-0", namespace="ml", container="c")
     lines += list_lines("GPU-3", "a", gpu=3, values=FREE)
     assert site.import_lines(*lines).code == 0
-    window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
-    assert site.run("analyze", *window).code == 0
+    assert site.run("analyze", *WINDOW).code == 0
 
-    spend = site.read_json("spend", "--by", "workload", *window)
+    spend = site.read_json("spend", "--by", "workload", *WINDOW)
     rows = {row["workload"].rpartition("/")[2]: row for row in spend["spend"]}
     assert {name: row["usd"] for name, row in rows.items()} == {
         "idle": 24.0, "busy": 12.0, "(platform)": 12.0,

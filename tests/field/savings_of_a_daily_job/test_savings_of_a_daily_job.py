@@ -5,23 +5,22 @@ from typing import Any
 import pytest
 
 from tests.field.site import (
-    END,
     FREE,
-    HOURS,
     IDLE,
+    WINDOW,
     Site,
     ago,
     build_node,
     build_pod,
     list_lines,
     write_time,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.long
 
 
 def test_a_job_of_an_hour_saves_at_most_that_hour(site: Site) -> None:
-    (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
+    site.set_price(2)
     ended = {
         "phase": "Succeeded",
         "startTime": write_time(ago(4)),
@@ -51,9 +50,8 @@ def test_a_job_of_an_hour_saves_at_most_that_hour(site: Site) -> None:
         lines += list_lines(f"GPU-{k}", "a", gpu=k, since=4, until=3, **held)
         lines += list_lines(f"GPU-{k}", "a", gpu=k, values=FREE, since=3)
     assert site.import_lines(*lines).code == 0
-    window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
-    assert site.run("analyze", *window).code == 0
-    rows = site.read_json("spend", "--by", "workload", *window)["spend"]
+    assert site.run("analyze", *WINDOW).code == 0
+    rows = site.read_json("spend", "--by", "workload", *WINDOW)["spend"]
     job = next(row for row in rows if row["workload"].endswith("daily"))
     assert (job["gpu_hours"], job["usd"]) == (2.0, 4.0)
     assert (job["saves_usd"] or 0) <= 4.0

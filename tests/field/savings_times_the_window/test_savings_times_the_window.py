@@ -12,7 +12,7 @@ END_TIME = write_time(END)
 
 @pytest.mark.parametrize("window", ["24h", "7d", "30d"])
 def test_a_longer_window_has_the_same_savings(site: Site, window: str) -> None:
-    (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
+    site.set_price(2)
     pod = build_pod("idle-0", "a", gpus=2, owner=("Job", "idle"))
     assert site.import_objects(build_node("a", 2, born=6), pod).code == 0
     held: dict[str, Any] = {"values": IDLE, "pod": "idle-0", "namespace": "ml", "container": "c"}

@@ -3,14 +3,12 @@
 import csv
 
 from tests.field.site import (
-    END,
     HOURS,
+    WINDOW,
     Site,
-    ago,
     build_node,
     label_instance,
     list_lines,
-    write_time,
 )
 
 NOTE = (
@@ -28,13 +26,12 @@ def test_spot_without_a_price_is_an_estimate_below_on_demand_and_marked(site: Si
     lines = [list_lines(f"GPU-{node}", node, modelName=MODEL) for node in "ab"]
     assert site.import_lines(*lines[0], *lines[1]).code == 0
 
-    window = ("--window", f"{write_time(ago(HOURS))}/{write_time(END)}")
-    spend = site.read_json("spend", "--by", "node", *window)
+    spend = site.read_json("spend", "--by", "node", *WINDOW)
     rows = {row["node"]: (row["usd"], row["estimated_gpu_hours"]) for row in spend["spend"]}
     assert rows == {"a": (6.04, 0.0), "b": (2.47, HOURS)}
     assert spend["total"]["usd"] == 8.51
-    assert NOTE in site.run("spend", *window).err
-    finance = ("report", "finance", "--file", "-", *window)
+    assert NOTE in site.run("spend", *WINDOW).err
+    finance = ("report", "finance", "--file", "-", *WINDOW)
     assert NOTE in site.run(*finance, "-o", "md").out
     focus = site.run(*finance, "-o", "focus")
     charges = {

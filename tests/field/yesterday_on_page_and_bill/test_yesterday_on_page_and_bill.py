@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 
 def test_a_day_costs_its_hours_times_the_price(site: Site) -> None:
-    (site.folder / "fallow.yaml").write_text("prices: {usd_per_gpu_hour: 2}\n")
+    site.set_price(2)
     today = END.replace(hour=0)
     first = (END - today) / HOUR + 24
     assert site.import_objects(build_node("a", 2, born=first + 24)).code == 0
