@@ -35,11 +35,11 @@ STATE_COLOURS = {
 Any two are at least 0.085 apart in OKLab, also as the three colour blindnesses see them; each has a
 contrast of at least 3 with both backgrounds (WCAG 2.2, 1.4.11).
 """
-ALLOCATED = "#16a34a"
-"""All states that hold a GPU, as one."""
 BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
     "#2f7de1", "#d97706", "#8b93a1", "#dc2626", "#8b5cf6", "#16a34a", "#64748b",
 )  # fmt: skip
+ALLOCATED = GREEN
+"""All states that hold a GPU, as one."""
 SERIES = (BLUE, AMBER, "#0d9488", VIOLET, "#db2777", "#64748b", "#0891b2", RED, GREEN, GREY)
 DAY: Literal["utcyearmonthdate"] = "utcyearmonthdate"
 HOUR: Literal["utcyearmonthdatehours"] = "utcyearmonthdatehours"

@@ -76,7 +76,7 @@ class Settings(SettingsGroup):
         "default",
         min_length=1,
         max_length=253,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
         description="name of the cluster",
     )
     home: Path = Field(

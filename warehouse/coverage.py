@@ -27,7 +27,6 @@ STALE = 3
 """Intervals after which data are stale. One late scrape must not make them stale."""
 
 
-_HISTORY = "history of cluster "
 MOST_NODES = 5
 """Nodes with unseen GPUs that one line names."""
 
@@ -146,18 +145,24 @@ def name_stale(
 
 def build_history_mark(cluster: str, since: datetime, now: datetime) -> Batch:
     """Return the `cursor` row that says: a cluster's history from `since` to `now` is read."""
-    source = f"{_HISTORY}{cluster} since {since:%Y-%m-%dT%H:%MZ}"
+    source = f"{_name_history(cluster)}{since:%Y-%m-%dT%H:%MZ}"
     row = {"source": [source], "done_until": [now.replace(tzinfo=None)]}
     return Batch("cursor", pa.table(row, get_schema("cursor")))
 
 
+def _name_history(cluster: str) -> str:
+    """Return how the names of the cursors begin that say from when a cluster's history is read."""
+    return f"history of cluster {cluster} since "
+
+
 def describe_unread_history(views: Views, cluster: str, wanted: timedelta) -> str | None:
     """Say that a cluster's history is not read yet, and what reads it; None = it is."""
-    row = views.query(load_step("coverage/history"), {"cluster": cluster}).to_pylist()[0]
-    if row["is_read"] or row["first"] is None:
+    parameters = {"cluster": cluster, "prefix": _name_history(cluster)}
+    first = views.query(load_step("coverage/unread_since"), parameters)["first"][0].as_py()
+    if first is None:
         return None
     return (
-        f"hours before {row['first']:%Y-%m-%d %H:%M} UTC are not read yet: fallow up reads "
+        f"hours before {first:%Y-%m-%d %H:%M} UTC are not read yet: fallow up reads "
         f"{format_duration(wanted.total_seconds())} of its Prometheus, newest first"
     )
 

@@ -1,6 +1,5 @@
 """Answer why a workload is not acted upon from the plan that the last turn stored."""
 
-import json
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 MOST_REASONS = 3
-"""Reasons that the answer has; every gate's is asked with --gates."""
+"""Reasons that the answer has; --gates lists every gate's."""
 QUIET_STEPS = {"observe": "only lists it", "notify": "notifies its owner"}
 """Steps that change nothing."""
 
@@ -63,18 +62,18 @@ def read_stored_answer(
         return StoredAnswer(subject, last, rows[0]["acts"])
     return StoredAnswer(
         subject,
-        row["ts"],
-        row["acts"],
-        row["policy"] or None,
-        row["verb"] or "",
-        row["step"],
-        row["ruling"],
-        tuple(msgspec.convert(json.loads(row["reasons"]), list[Reason])),
-        row["next_at"],
-        row["gpus"],
-        row["usd_per_day"],
-        row["aborted"],
-        row["request"] or "",
+        at=row["ts"],
+        acts=row["acts"],
+        policy=row["policy"] or None,
+        verb=row["verb"] or "",
+        step=row["step"],
+        ruling=row["ruling"],
+        reasons=msgspec.json.decode(row["reasons"], type=tuple[Reason, ...]),
+        next_at=row["next_at"],
+        gpus=row["gpus"],
+        usd_per_day=row["usd_per_day"],
+        aborted=row["aborted"],
+        request=row["request"] or "",
     )
 
 

@@ -33,7 +33,7 @@ CHUNK_VALUES = 3_000_000
 MOST_PAUSE_S = 60.0
 """Longest pause after a day was read."""
 EMPTY_AGAIN = timedelta(hours=1)
-"""How soon a Prometheus without any GPU series in its history is asked again."""
+"""How soon a Prometheus without any GPU series in its history is read again."""
 
 
 class HistoryFill:
