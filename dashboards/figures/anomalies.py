@@ -1,8 +1,9 @@
 """Find anomalies of spend and waste, and compare teams' months with their budgets."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +15,7 @@ from fallow.window import Window
 from warehouse.ledger import align_window
 
 WEEKS = timedelta(weeks=8)
+BUDGET_COLUMNS = ("team", "stands", "budget", "usd", "used_pct", "forecast", "high")
 
 
 class TeamBudget(msgspec.Struct, frozen=True):
@@ -35,6 +37,15 @@ class TeamBudget(msgspec.Struct, frozen=True):
         if self.forecast > self.budget:
             return "will be over"
         return "may be over" if self.high > self.budget else "within"
+
+    @property
+    def used_pct(self) -> float | None:
+        """Return what was paid, in percent of the budget."""
+        return None if self.usd is None else float(100 * self.usd / self.budget)
+
+    def describe(self) -> dict[str, Any]:
+        """Return its row: team, stands, budget, usd, used_pct, forecast, high."""
+        return {name: getattr(self, name) for name in BUDGET_COLUMNS}
 
 
 def read_usual(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -71,15 +82,17 @@ def read_budgets(
     views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
 ) -> tuple[TeamBudget, ...]:
     """Return the state of each budgeted team's month at a time, the worst first."""
-    budget_rows = []
-    for team, budget in planned.items():
-        only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)
-        month = spend.read_month(views, until.astimezone(UTC), only, budget)
-        forecast, high = month.forecast, month.high
-        if month.is_partial and forecast is not None and forecast <= budget:
-            # It will be at least so much: whether it is within the budget is unknown.
-            forecast = high = None
-        budget_rows.append(TeamBudget(team, budget, month.usd, forecast, high))
+    months = spend.read_team_months(views, until, filters, planned) if planned else {}
+    budget_rows = [compare_budget(team, planned[team], month) for team, month in months.items()]
     return tuple(
         sorted(budget_rows, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team))
     )
+
+
+def compare_budget(team: str, budget: Decimal, month: spend.Month) -> TeamBudget:
+    """Return the state of a month beside its budget."""
+    forecast, high = month.forecast, month.high
+    if month.is_partial and forecast is not None and forecast <= budget:
+        # It will be at least so much: whether it is within the budget is unknown.
+        forecast = high = None
+    return TeamBudget(team, budget, month.usd, forecast, high)

@@ -233,10 +233,7 @@ def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[R
             request.window, data_extent.accounted if data_extent else None, request.now
         )
         team_budgets = anomalies.read_budgets(request.views, at, request.filters, planned)
-        rows = [
-            {**{n: getattr(b, n) for n in b.__struct_fields__}, "stands": b.stands}
-            for b in team_budgets
-        ]
+        rows = [team_budget.describe() for team_budget in team_budgets]
         blocks.append(build_table(request, rows, BUDGETS))
     return (ReportSection("The month and its budgets", tuple(blocks)),) if blocks else ()
 

@@ -89,14 +89,7 @@ def show_budgets(request: PageRequest) -> None:
         request.window, request.extent.accounted, active_settings.get_now()
     )
     team_budgets = data.query(anomalies.read_budgets, at, request.filters, planned)
-    rows = [
-        {
-            **{name: getattr(b, name) for name in b.__struct_fields__},
-            "stands": b.stands,
-            "used_pct": None if b.usd is None else float(100 * b.usd / b.budget),
-        }
-        for b in team_budgets
-    ]
+    rows = [team_budget.describe() for team_budget in team_budgets]
     page.show_table(
         rows,
         BUDGETS,

@@ -115,7 +115,7 @@ def read_total_spend(
     _add_savings(bills, ["cluster"], read_savings(["cluster"]) if is_known else None)
     _add_savings(rows, by, read_savings(by) if is_known else None)
     round_usd(rows, bills)
-    total = _sum_rows(rows, by)
+    total = sum_rows(rows, by)
     if not rows:
         return SpendTable(chosen, rows, total, notes, span.coverage)
     if sums is not None:
@@ -235,7 +235,8 @@ def _compute_percent(part: float | None, whole: float | None) -> float | None:
     return 100 * part / whole if part is not None and whole else None
 
 
-def _sum_rows(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
+def sum_rows(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
+    """Return the row of sums, named `total` in its first column; texts and times have none."""
     total: dict[str, Any] = dict.fromkeys(by, "")
     total[by[0]] = "total"
     for name in rows[0] if rows else ():

@@ -1,0 +1,106 @@
+"""`fallow chargeback`, `budget` and `forecast`: the figures of Spend and Chargeback as tables."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dashboards.figures import anomalies, chargeback, extent
+from dashboards.figures import spend as spend_figures
+from dashboards.figures.query import Filters
+from dashboards.waste_report import format_money
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.operations import ledger_totals, windows
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+ALL_TEAMS = "(all)"
+"""The row of the whole bill, beside those of teams."""
+TEAM = "only this team"
+FORECAST_COLUMNS = ("usd", "run_rate", "forecast", "low", "high", "budget", "missing_hours")
+SHARES = ("busy_pct", "effective_pct")
+"""Columns that have no sum."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "chargeback", noun="chargeback")(print_chargeback)
+    command(app, "budget", noun="budgets")(print_budgets)
+    command(app, "forecast", noun="forecasts")(print_forecast)
+
+
+def print_chargeback(
+    run: CommandRun,
+    *,
+    window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
+    until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
+) -> None:
+    """Show what each team pays: GPUs, node part, share of the rest.
+
+    usd_gpu + usd_node + shared_usd = total_usd; the lines sum to the bill.
+    """
+    with run.warehouse(run.settings()) as warehouse:
+        span = _find_hours(run, warehouse, windows.end_window(window, until, run.now()))
+        filters = Filters(cluster=run.options.get("cluster"))
+        rows = chargeback.read_statement(warehouse, span.window, filters).to_pylist()
+    for note in span.notes:
+        run.say(note)
+    if run.output in (Output.table, Output.md) and rows:
+        rows = [*rows, ledger_totals.sum_rows(rows, ["team"]) | dict.fromkeys(SHARES)]
+    run.data(rows, noun="chargeback", window=span.window)
+
+
+def print_budgets(run: CommandRun) -> None:
+    """Show what is paid and expected of each budget of the month."""
+    settings = run.settings()
+    planned, whole = settings.finance.teams_usd_per_month, settings.finance.usd_per_month
+    filters = Filters(cluster=run.options.get("cluster"))
+    with run.warehouse(settings) as warehouse:
+        span = _find_hours(run, warehouse, None)
+        data_extent = extent.read_extent(warehouse)
+        accounted = data_extent.accounted if data_extent else None
+        at = anomalies.read_budget_time(span.window, accounted, run.now())
+        budgets = list(anomalies.read_budgets(warehouse, at, filters, planned))
+        if whole is not None:
+            month = spend_figures.read_month(warehouse, at, filters, whole)
+            budgets.insert(0, anomalies.compare_budget(ALL_TEAMS, whole, month))
+    if not budgets:
+        run.say("no budget is set: finance.usd_per_month, finance.teams_usd_per_month")
+    run.data([budget.describe() for budget in budgets], noun="budgets", until=at)
+
+
+def print_forecast(
+    run: CommandRun, *, team: Annotated[str | None, typer.Option(help=TEAM)] = None
+) -> None:
+    """Show what the month has cost, and will have cost at its end."""
+    settings = run.settings()
+    finance = settings.finance
+    budget = finance.teams_usd_per_month.get(team) if team else finance.usd_per_month
+    filters = Filters(cluster=run.options.get("cluster"), team=team)
+    with run.warehouse(settings) as warehouse:
+        span = _find_hours(run, warehouse, None)
+        month = spend_figures.read_month(warehouse, span.window.end, filters, budget)
+    row: dict[str, Any] = {"month": f"{month.start:%Y-%m}", "team": team or ALL_TEAMS}
+    row |= {name: getattr(month, name) for name in FORECAST_COLUMNS}
+    row["at_least"] = month.is_partial
+    if month.is_partial:
+        row |= {"low": month.forecast, "high": None}
+    run.data([row], noun="forecasts", until=month.until, path=month.path)
+    if month.is_partial:
+        lost = f"{month.missing_hours:,} hours of the month lack data of a cluster"
+        run.say(f"at least {format_money(month.usd)} so far: {lost}")
+    run.say(month.doubt or month.method)
+
+
+def _find_hours(
+    run: CommandRun, warehouse: "Warehouse", window: str | None
+) -> windows.CoveredHours:
+    settings = warehouse.settings
+    return windows.find_covered_hours(
+        warehouse,
+        window,
+        run.now(),
+        run.options.get("cluster"),
+        lag=settings.ledger.max_lag,
+        every=settings.service.collect_every,
+    )
