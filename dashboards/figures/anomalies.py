@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +16,7 @@ from warehouse.ledger import align_window
 
 WEEKS = timedelta(weeks=8)
 BUDGET_COLUMNS = ("team", "stands", "budget", "usd", "used_pct", "forecast", "high")
+BudgetState = Literal["over", "will be over", "may be over", "within", "unknown"]
 
 
 class TeamBudget(msgspec.Struct, frozen=True):
@@ -28,8 +29,8 @@ class TeamBudget(msgspec.Struct, frozen=True):
     high: Decimal | None
 
     @property
-    def stands(self) -> str:
-        """Return its state: over, will be over, may be over, within, or unknown."""
+    def stands(self) -> BudgetState:
+        """Return its state beside the budget."""
         if self.usd is not None and self.usd > self.budget:
             return "over"
         if self.usd is None or self.forecast is None or self.high is None:

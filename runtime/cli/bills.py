@@ -4,18 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dashboards.figures import anomalies, chargeback, extent
+from dashboards.figures import chargeback
 from dashboards.figures import spend as spend_figures
 from dashboards.figures.query import Filters
 from dashboards.waste_report import format_money
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 from runtime.operations import ledger_totals, windows
+from runtime.operations.budgets import ALL_TEAMS, read_state
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-ALL_TEAMS = "(all)"
-"""The row of the whole bill, beside those of teams."""
 TEAM = "only this team"
 FORECAST_COLUMNS = ("usd", "run_rate", "forecast", "low", "high", "budget", "missing_hours")
 SHARES = ("busy_pct", "effective_pct")
@@ -52,18 +51,10 @@ def print_chargeback(
 
 def print_budgets(run: CommandRun) -> None:
     """Show what is paid and expected of each budget of the month."""
-    settings = run.settings()
-    planned, whole = settings.finance.teams_usd_per_month, settings.finance.usd_per_month
-    filters = Filters(cluster=run.options.get("cluster"))
-    with run.warehouse(settings) as warehouse:
+    with run.warehouse(run.settings()) as warehouse:
         span = _find_hours(run, warehouse, None)
-        data_extent = extent.read_extent(warehouse)
-        accounted = data_extent.accounted if data_extent else None
-        at = anomalies.read_budget_time(span.window, accounted, run.now())
-        budgets = list(anomalies.read_budgets(warehouse, at, filters, planned))
-        if whole is not None:
-            month = spend_figures.read_month(warehouse, at, filters, whole)
-            budgets.insert(0, anomalies.compare_budget(ALL_TEAMS, whole, month))
+        filters = Filters(cluster=run.options.get("cluster"))
+        at, budgets = read_state(warehouse, span.window, filters, run.now())
     if not budgets:
         run.say("no budget is set: finance.usd_per_month, finance.teams_usd_per_month")
     run.data([budget.describe() for budget in budgets], noun="budgets", until=at)

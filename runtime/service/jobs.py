@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dashboards.figures.query import Filters
 from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
 from fallow.models import Finding
@@ -20,6 +21,7 @@ from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.budgets import read_state
 from runtime.operations.incidents import store_incidents
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.pending import build_reader
@@ -246,6 +248,8 @@ class ServiceLoop:
         findings = analysis.findings
         self.metrics.record_findings(findings, sum_covered_hours(self.warehouse, window))
         self._record_incidents([f for f in findings if f.analyzer == STALLED])
+        _, budgets = read_state(self.warehouse, window, Filters(), window.end)
+        self.metrics.record_budgets(budgets)
         queue = build_reader(
             self.warehouse, window.end, self.settings, most_seconds=MOST_PLANNING_S
         )

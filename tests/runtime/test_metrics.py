@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from actions.canary import CanaryResult
 from actions.loop.protocols import Notice, NoticeProof, StepResult, TurnReport
 from collectors.kube.list_watch import WatchProgress
+from dashboards.figures.anomalies import TeamBudget
 from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
 from fallow.models import Finding, Subject
 from fallow.plugin_runs import PluginRun
@@ -94,6 +95,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.record_audits([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
     made.record_shards([ShardState("test", Shard(2, 3), targets=4, running=False)])
     made.record_findings([_finding()], 10)
+    made.record_budgets([TeamBudget(TENANT, Decimal(9), Decimal(10), None, None)])
     made.record_stalled_jobs([_finding()])
     made.record_incidents([])
     made.record_waiting(_queue())
@@ -203,6 +205,8 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_audit_failures", {"audit": "ledger_capacity"}, 3.0),
         ("fallow_plugin_up", {"kind": "executor", "plugin": "suspend"}, 0.0),
         ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
+        ("fallow_budgets", {"state": "over"}, 1.0),
+        ("fallow_budgets", {"state": "within"}, 0.0),
         ("fallow_stalled_jobs", {"evidence": "confirmed"}, 1.0),
         ("fallow_stalled_jobs", {"evidence": "suspected"}, 0.0),
         ("fallow_waiting_workloads", {"state": "blocked"}, 1.0),
