@@ -111,7 +111,9 @@ def exposition(
 def prometheus(
     run: CommandRun,
     url: Annotated[str | None, typer.Option(help="base URL, without /api/v1")] = None,
-    since: Annotated[str, typer.Option(help="how far back: 30d, or a time")] = "30d",
+    since: Annotated[
+        str, typer.Option("--window", "--since", help="how far back: 30d, or a time")
+    ] = "30d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:
     """Import the history of a Prometheus; interrupted, it resumes where it stopped."""

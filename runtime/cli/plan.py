@@ -122,7 +122,7 @@ def backtest(
     policy: Annotated[str, typer.Argument(metavar="POLICY", help="its name")],
     policies: Policies = None,
     *,
-    since: Annotated[str, typer.Option(help="30d, or START/END")] = "30d",
+    since: Annotated[str, typer.Option("--window", "--since", help="30d, or START/END")] = "30d",
     within: Annotated[
         str | None, typer.Option(help="used again so soon counts as a reversal [the policy's]")
     ] = None,

@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 def saved(
     run: CommandRun,
     *,
-    since: Annotated[str, typer.Option(help="of what was done since, such as 30d")] = "30d",
+    since: Annotated[
+        str, typer.Option("--window", "--since", help="of what was done since, such as 30d")
+    ] = "30d",
     by: Annotated[str, typer.Option(help=" | ".join(BY))] = "policy",
     cases: Annotated[
         bool, typer.Option("--cases", help="each case: identified, approved, acted, verified")

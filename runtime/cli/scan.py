@@ -19,7 +19,9 @@ def scan(
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
     ] = None,
-    since: Annotated[str, typer.Option(help="how far back: 7d, 36h, or a time")] = "7d",
+    since: Annotated[
+        str, typer.Option("--window", "--since", help="how far back: 7d, 36h, or a time")
+    ] = "7d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
     rate: Annotated[
         str | None, typer.Option(metavar="USD", help="one price per GPU-hour for every GPU")

@@ -225,3 +225,17 @@ def test_the_table_of_commands_says_what_the_commands_say() -> None:
     modules = {path.stem for path in Path(application.__file__).parent.glob("*.py")}
     registering = modules - {"__init__", "app", "clusters", "logs", "options", "query_limits"}
     assert {entry.module for entry in entries.values()} == registering
+
+
+def test_a_length_of_time_has_one_name_in_every_command() -> None:
+    options = {option for command in _walk(application.build_whole()) for option in command}
+    assert any("--window" in names for names in options)
+    assert not [names for names in options if "--since" in names and "--window" not in names]
+
+
+def _walk(group: Any) -> list[list[tuple[str, ...]]]:
+    """Return the names of each option of each command of a group, as a list per command."""
+    own = [[tuple(parameter.opts) for parameter in group.params]]
+    return own + [
+        part for command in getattr(group, "commands", {}).values() for part in _walk(command)
+    ]
