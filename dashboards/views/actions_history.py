@@ -147,6 +147,7 @@ def show_refusals_by_gate(request: PageRequest) -> None:
         return
     page.show_table(rows, BY_GATE, table_name="Cases that are not acted upon, by gate")
     page.note(
+        f"A case is one waste over time; a gate is one check before an action. "
         f"{sum(row['cases'] for row in rows):,} cases, each at its first gate; a held case goes on "
         "by itself. `fallow why-not WORKLOAD --gates` shows the answer of every gate."
     )

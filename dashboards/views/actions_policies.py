@@ -67,9 +67,9 @@ def show_policies(request: PageRequest) -> None:
     page.show_metrics(
         ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
         ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test proved their rate"),
-        ("Demoted", f"{len(of['demoted'])}", "owners took back too much"),
+        ("Set back to notices", f"{len(of['demoted'])}", "owners took back too much"),
         (
-            "In their hands",
+            "Matched by policies",
             format_money(sum(usd_known) if usd_known else None),
             "a day, held ones too",
         ),

@@ -16,7 +16,7 @@ BUDGETS = {
     "usd": page.configure_usd("paid so far"),
     "used_pct": page.configure_percent("paid, of the budget"),
     "forecast": page.configure_usd("forecast"),
-    "high": page.configure_usd("at most, 9 in 10"),
+    "high": page.configure_usd("at most", "in 9 of 10 cases"),
 }
 
 
