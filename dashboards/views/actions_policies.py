@@ -71,7 +71,7 @@ def show_policies(request: PageRequest) -> None:
         (
             "Matched by policies",
             format_money(sum(usd_known) if usd_known else None),
-            "a day, held ones too",
+            "a day at most, held ones too",
         ),
     )
     page.show_table(

@@ -58,7 +58,7 @@ def show_coming(request: PageRequest) -> None:
     first = min((row["next_at"] for row in soon), default=None)
     page.show_metrics(
         ("Cases", f"{len(busy):,}", f"{len(rows) - len(busy):,} more are only watched"),
-        ("They cost", format_money(sum(usd) if usd else None), "a day"),
+        ("They cost", format_money(sum(usd) if usd else None), "a day at most"),
         (
             "The next",
             f"{first:%d %b %H:%M}" if first else "no date",
