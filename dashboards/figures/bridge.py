@@ -39,6 +39,11 @@ class Bridge(msgspec.Struct, frozen=True):
     waste_before: float
     waste_after: float
 
+    @property
+    def change(self) -> Decimal:
+        """Return the dollars after minus before; the four steps sum to it."""
+        return self.usd_after - self.usd_before
+
 
 def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     """Return the bridge from the window that Overview compares with (`get_window_before`).

@@ -25,6 +25,8 @@ from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
 
+SOON_DAYS = 60
+"""A commitment whose term ends so soon wants a decision."""
 _CENT = Decimal("0.01")
 
 
@@ -54,6 +56,50 @@ class CommitmentUse(msgspec.Struct, frozen=True):
     """Cost of those of which it is unknown."""
     days_left: float
     """From the end of the window; negative = it has ended."""
+
+
+class CommitmentTotals(msgspec.Struct, frozen=True):
+    """All commitments of a window together; None = nothing to divide by, or nothing is known."""
+
+    count: int
+    committed_usd: Decimal
+    unused_usd: Decimal | None
+    unknown_usd: Decimal
+    committed_node_hours: float
+    running_node_hours: float
+    ending: int
+    """Those whose term ends within `SOON_DAYS`."""
+
+    @property
+    def utilisation(self) -> float | None:
+        """Return the dollars of node-hours that ran, as a share (0-1) of those that are known."""
+        measured_usd = self.committed_usd - self.unknown_usd
+        if self.unused_usd is None or not measured_usd:
+            return None
+        return float((measured_usd - self.unused_usd) / measured_usd)
+
+
+def sum_commitments(uses: Sequence[CommitmentUse]) -> CommitmentTotals:
+    """Return the sums of commitments."""
+    committed = sum((use.committed_usd for use in uses), Decimal())
+    unknown = sum((use.unknown_usd for use in uses), Decimal())
+    unused = sum((use.unused_usd for use in uses), Decimal())
+    return CommitmentTotals(
+        count=len(uses),
+        committed_usd=committed,
+        unused_usd=None if uses and unknown == committed else unused,
+        unknown_usd=unknown,
+        committed_node_hours=sum(use.committed_node_hours for use in uses),
+        running_node_hours=sum(use.running_node_hours for use in uses),
+        ending=sum(0 <= use.days_left <= SOON_DAYS for use in uses),
+    )
+
+
+def read_totals(
+    views: Views, window: Window, promised: Sequence[ReservedCapacity]
+) -> CommitmentTotals:
+    """Return the sums of the commitments of `read_commitments`."""
+    return sum_commitments(read_commitments(views, window, promised))
 
 
 def read_commitments(

@@ -73,11 +73,24 @@ class SpendTotals(msgspec.Struct, frozen=True):
         return self.busy_gpu_hours / self.known_gpu_hours if self.known_gpu_hours else None
 
     @property
+    def usd_per_gpu_hour(self) -> Decimal | None:
+        """Return the bill over the paid GPU-hours."""
+        return self._divide_usd(self.gpu_hours)
+
+    @property
+    def usd_per_productive_gpu_hour(self) -> Decimal | None:
+        """Return the bill over the productive GPU-hours."""
+        return self._divide_usd(self.productive_gpu_hours)
+
+    @property
     def effective(self) -> float | None:
         """Return the effective utilisation (0-1) of the allocated hours; None = not measured."""
         if self.effective_gpu_hours is None or not self.measured_gpu_hours:
             return None
         return self.effective_gpu_hours / self.measured_gpu_hours
+
+    def _divide_usd(self, gpu_hours: float) -> Decimal | None:
+        return None if self.usd is None or not gpu_hours else self.usd / Decimal(repr(gpu_hours))
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -44,11 +44,7 @@ def show_states(request: PageRequest) -> None:
         page.show_no_data(request)
         return
     worked = next((s for s in waterfall_total.steps if s.state == "productive"), None)
-    rate = (
-        None
-        if waterfall_total.usd is None or not waterfall_total.gpu_hours
-        else waterfall_total.usd / page.convert_exact(waterfall_total.gpu_hours)
-    )
+    paid = data.query(spend.read_totals, request.window, request.filters)
     page.show_metrics(
         (
             "Paid GPU-hours",
@@ -60,14 +56,10 @@ def show_states(request: PageRequest) -> None:
             format_share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
             format_hours(worked.gpu_hours if worked else 0),
         ),
-        ("A paid GPU-hour", format_money(rate), "average of all states"),
+        ("A paid GPU-hour", format_money(paid.usd_per_gpu_hour), "average of all states"),
         (
             "A productive GPU-hour",
-            format_money(
-                None
-                if waterfall_total.usd is None or not worked
-                else waterfall_total.usd / page.convert_exact(worked.gpu_hours)
-            ),
+            format_money(paid.usd_per_productive_gpu_hour),
             "bill over working hours",
         ),
     )

@@ -20,7 +20,7 @@ def show_steps(request: PageRequest) -> None:
     if bill_bridge is None:
         _show_nothing(request)
         return
-    change = bill_bridge.usd_after - bill_bridge.usd_before
+    change = bill_bridge.change
     page.show_metrics(
         ("Before", format_money(bill_bridge.usd_before), format_window(bill_bridge.before)),
         ("After", format_money(bill_bridge.usd_after), format_window(bill_bridge.after)),

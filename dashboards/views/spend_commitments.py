@@ -1,12 +1,8 @@
 """Reserved capacity: how much of it is used, what it covers, when it ends, whether it pays."""
 
-from decimal import Decimal
-
 from dashboards import data, page
 from dashboards.figures import commitments
 from dashboards.page import PageRequest, format_money, format_share
-
-SOON_DAYS = 60
 
 COLUMNS = {
     "name": page.name("commitment", 90),
@@ -56,27 +52,26 @@ def show_commitments_table(request: PageRequest) -> None:
             "nodes, gpus_per_node, usd_per_node_hour, start, end.",
         )
         return
-    committed_total = sum((c.committed_usd for c in uses), Decimal())
-    unused = sum((c.unused_usd for c in uses), Decimal())
-    unknown = sum((c.unknown_usd for c in uses), Decimal())
-    hours = sum(c.committed_node_hours for c in uses)
-    running_hours = sum(c.running_node_hours for c in uses)
-    soon = [c for c in uses if 0 <= c.days_left <= SOON_DAYS]
+    totals = commitments.sum_commitments(uses)
     page.show_metrics(
-        ("Committed", format_money(committed_total), f"{hours:,.0f} node-hours"),
+        (
+            "Committed",
+            format_money(totals.committed_usd),
+            f"{totals.committed_node_hours:,.0f} node-hours",
+        ),
         (
             "Utilisation",
-            format_share(committed_total - unknown - unused, committed_total - unknown),
-            f"{running_hours:,.0f} node-hours ran",
+            format_share(totals.utilisation, 1),
+            f"{totals.running_node_hours:,.0f} node-hours ran",
         ),
         (
             "Did not run",
-            format_money(None if unknown == committed_total else unused),
-            f"{format_money(unknown)} unknown"
-            if unknown
-            else format_share(unused, committed_total),
+            format_money(totals.unused_usd),
+            f"{format_money(totals.unknown_usd)} unknown"
+            if totals.unknown_usd
+            else format_share(totals.unused_usd, totals.committed_usd),
         ),
-        ("End within 60 days", str(len(soon)), f"of {len(uses)}"),
+        ("End within 60 days", str(totals.ending), f"of {totals.count}"),
     )
     page.show_table(
         [_build_row(commitment) for commitment in uses], COLUMNS, table_name="Commitments"
