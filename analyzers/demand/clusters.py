@@ -21,7 +21,7 @@ from analyzers.demand.rows import (
 )
 from analyzers.demand.wait_replay import GangRequest, WaitReplay, price_targets
 from analyzers.pending import MeasureTimes, read_pending, sum_gpus
-from analyzers.queries import ERAS, compose_steps
+from analyzers.queries import NODE_SHARES, compose_steps
 from analyzers.query_cache import cache_query
 from analyzers.queue_demand import read_demand
 from fallow.capacity_settings import DemandSettings
@@ -70,7 +70,8 @@ def read_clusters(views: Views, window: Window, settings: DemandSettings) -> lis
     pods = _name_queues(read_demand(views, span), views)
     arrived = read_arrivals(views, span["since"], span["until"], settings.lead)
     hours = window.whole(timedelta(hours=1)).bounds()
-    bought = pl.DataFrame(views.query(compose_steps(*ERAS, "demand/capacity"), hours))
+    sql = compose_steps(*NODE_SHARES, "demand/capacity")
+    bought = pl.DataFrame(views.query(sql, {**hours, "region": ""}))
     demands = []
     gangs = read_gangs(views, span["since"], span["until"])
     listed = read_listed_clusters(views)
@@ -231,18 +232,19 @@ def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
     hours = sums["hour"].to_numpy()
     reserved = {}
     for (model,), own in rows.group_by("model", maintain_order=True):
-        kind = pl.col("capacity_type")
 
-        def course(only: pl.Expr, value: str, own: pl.DataFrame = own) -> Doubles:
+        def course(value: str, *kinds: str, own: pl.DataFrame = own) -> Doubles:
             gpus = np.zeros(len(hours))
-            part = own.filter(only).group_by("hour").agg(pl.col(value).sum())
+            part = own.filter(pl.col("capacity_type").is_in(kinds))
+            part = part.group_by("hour").agg(pl.col(value).sum())
             gpus[np.searchsorted(hours, part["hour"].to_numpy())] = part[value].to_numpy()
             return gpus
 
         reserved[str(model)] = ReservedGpus(
-            course(kind == "reserved", "allocated"),
-            course(kind == "reserved", "gpu_hours"),
-            course(kind == "on-demand", "allocated"),
+            course("allocated", "reserved", "committed"),
+            course("gpu_hours", "reserved", "committed"),
+            course("allocated", "on-demand"),
+            course("free", "reserved"),
         )
     return ClusterCapacity(
         hours.astype(np.float64),

@@ -10,11 +10,13 @@ class ReservedGpus(msgspec.Struct, frozen=True):
     """GPUs of one model per hour of the window."""
 
     allocated: Doubles
-    """Allocated GPUs on reserved nodes."""
+    """Allocated GPUs on reserved nodes, or that commitments paid."""
     paid: Doubles
-    """All GPUs on reserved nodes, allocated or not."""
+    """All of these, allocated or not."""
     other: Doubles
-    """Allocated GPUs on nodes that are paid by the hour."""
+    """Allocated GPUs that are paid by the hour."""
+    free: Doubles
+    """Free GPUs on reserved nodes; a commitment has no node on which it lies unused."""
 
     @property
     def coverage(self) -> float | None:
@@ -31,7 +33,7 @@ class ReservedGpus(msgspec.Struct, frozen=True):
     @property
     def misplaced(self) -> Doubles:
         """Return GPUs reserved and free while others of the model were paid by the hour."""
-        least: Doubles = np.minimum(np.maximum(self.paid - self.allocated, 0), self.other)
+        least: Doubles = np.minimum(self.free, self.other)
         return least
 
 

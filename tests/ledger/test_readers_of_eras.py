@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actions.backtest.as_of import AsOf
-from analyzers.queries import ERAS, compose_steps
+from analyzers.queries import NODE_SHARES, compose_steps
 from analyzers.spot.rows import read_interruptions, read_worked_hours
 from dashboards.figures.commitments import read_commitments
 from dashboards.figures.query import Filters
@@ -65,11 +65,40 @@ def test_hours_count_by_how_their_node_was_bought(builders: Any, fleet: Any) -> 
     rows = read_capacity(fleet, builders.window(0, 180), Filters()).to_pylist()
     by_terms = {row["capacity"]: (row["gpu_hours"], float(row["usd"])) for row in rows}
     assert by_terms == {"on-demand": (1, 10), "spot": (2, 2)}
-    sql = compose_steps(*ERAS, "demand/capacity")
-    demand = fleet.query(sql, builders.window(0, 180).bounds()).to_pylist()
-    assert [(row["capacity_type"], row["gpu_hours"]) for row in demand] == [
-        ("on-demand", 1), ("spot", 1), ("spot", 1),
+    assert read_demand(builders, fleet) == [
+        ("on-demand", 1, 10), ("spot", 1, 1), ("spot", 1, 1),
     ]  # fmt: skip
+
+
+def read_demand(builders: Any, fleet: Any) -> list[tuple[str, float, float]]:
+    """Return the hours of the analyzer of demand as they were paid."""
+    sql = compose_steps(*NODE_SHARES, "demand/capacity")
+    rows = fleet.query(sql, {**builders.window(0, 180).bounds(), "region": ""}).to_pylist()
+    return [(row["capacity_type"], row["gpu_hours"], row["usd"]) for row in rows]
+
+
+@pytest.mark.parametrize("gpus", [4, 2])
+def test_what_a_commitment_paid_is_committed_while_its_node_was_of_that_type(
+    builders: Any, fleet: Any, gpus: int
+) -> None:
+    """One node of four GPUs at $12, or half of it; the rest costs its list price, $7 a GPU."""
+    large = {"provider": "aws", "instance_type": "large", "gpu_count": 4}
+    commitment = {**large, "source": "commitment a", "term": "reserved", "nodes": 1}
+    fleet.put(
+        "rate",
+        [
+            builders.flat_rate("28", source="rate-card", **large),
+            builders.flat_rate(str(3 * gpus), **commitment | {"gpu_count": gpus}),
+        ],
+    )
+    # Per GPU-hour a commitment pays $3 of $3, or of the $5 that half of $3 and half of $7 are.
+    part, usd = (1.0, 10.0) if gpus == 4 else (0.5, 10 * 1.5 / 5)
+    own = [("committed", part, usd)] + [("on-demand", 1 - part, 10 - usd)] * (gpus == 2)
+    assert read_demand(builders, fleet) == [*own, ("spot", 1, 1), ("spot", 1, 1)]
+    charges = read_rows(fleet, builders.window(0, 180), Filters(), "1.2").rows.to_pylist()
+    rows = {r["PricingCategory"]: (r["PricingQuantity"], r["BilledCost"]) for r in charges}
+    standard = {"Standard": (1 - part, 10 - usd)} if gpus == 2 else {}
+    assert rows == {"Committed": (part, usd), **standard, "Dynamic": (2, 2)}
 
 
 def test_a_commitment_has_the_hours_in_which_its_nodes_were_of_its_kind(

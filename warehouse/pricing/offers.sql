@@ -49,5 +49,9 @@ WITH ranked AS (
         AND r.nodes IS null -- a commitment's nodes: `covered`
 )
 
-SELECT * FROM ranked
+SELECT
+    *,
+    -- It is the price of another region, term or instance type than the node's.
+    rank >= 7 AND rank NOT IN (12, 15) AS estimated
+FROM ranked
 WHERE rank IS NOT null AND loaded_usd_h IS NOT null

@@ -23,7 +23,7 @@ priced_eras AS (
         t.loaded_usd_h,
         t.gpu_usd_h,
         t.as_of,
-        t.source = 'spot-estimate' AS estimated
+        t.estimated
     FROM eras AS e
     INNER JOIN stretches AS t ON e.kind = t.kind AND e.to_at > t.from_at AND e.from_at < t.to_at
 ),

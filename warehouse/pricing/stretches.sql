@@ -95,6 +95,7 @@ SELECT
         ELSE coalesce(c.reference, b.reference)
     END AS reference,
     greatest(c.as_of, b.as_of) AS as_of,
+    coalesce(b.estimated AND coalesce(c.share, 0) < 1, false) AS estimated,
     CASE
         WHEN c.share = 1 THEN c.loaded_usd_h
         WHEN c.share > 0 THEN c.loaded_usd_h + (1 - c.share) * b.loaded_usd_h
@@ -106,7 +107,8 @@ SELECT
         ELSE b.gpu_usd_h
     END AS gpu_usd_h,
     coalesce(c.share, 0) AS committed,
-    CASE WHEN c.share > 0 THEN c.loaded_usd_h ELSE 0 END AS committed_usd_h
+    CASE WHEN c.share > 0 THEN c.loaded_usd_h ELSE 0 END AS committed_usd_h,
+    CASE WHEN c.share > 0 THEN c.gpu_usd_h ELSE 0 END AS committed_gpu_usd_h
 FROM stretched AS s
 LEFT JOIN best AS b ON s.kind = b.kind AND s.from_at = b.from_at
 LEFT JOIN committed_sums AS c

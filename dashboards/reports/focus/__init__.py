@@ -20,7 +20,7 @@ from fallow.protocols import Views
 from fallow.resources import read_table
 from fallow.window import Window
 from warehouse.ledger import align_window
-from warehouse.pricing import ERAS
+from warehouse.pricing import NODE_SHARES
 from warehouse.spend import write_estimate_notes
 from warehouse.steps import compose_query
 
@@ -46,8 +46,9 @@ def read_rows(views: Views, window: Window, filters: Filters, version: str) -> C
         "cluster": filters.cluster,
         "team": filters.team,
         "form": FORM,
+        "region": "",
     }
-    steps = (*ERAS, "restatement/restated", "dashboards.reports.focus:charges")
+    steps = (*NODE_SHARES, "restatement/restated", "dashboards.reports.focus:charges")
     ledger_rows = views.query(compose_query(steps), parameters)
     charges = pa.table(
         {name: ledger_rows[source] for name, source in list_columns(version).items()}

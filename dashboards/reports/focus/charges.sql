@@ -19,6 +19,9 @@ WITH priced AS (
         l.usd_gpu,
         l.estimated,
         l.price_as_of,
+        coalesce(s.committed, 0) AS committed,
+        coalesce(s.committed_usd, 0) AS committed_usd,
+        coalesce(s.committed_usd_gpu, 0) AS committed_usd_gpu,
         n.region,
         n.zone,
         coalesce(n.instance_type, l.model, 'GPU node') AS sku,
@@ -34,10 +37,37 @@ WITH priced AS (
         ON
             l.cluster = n.cluster AND l.node = n.node
             AND l.bucket >= n.holds_from AND l.bucket < n.holds_to
+    LEFT JOIN node_shares AS s
+        ON
+            l.cluster = s.cluster AND l.node = s.node AND l.model IS NOT DISTINCT FROM s.model
+            AND l.bucket >= s.from_at AND l.bucket < s.to_at
     WHERE
         l.bucket >= $since AND l.bucket < $until
         AND l.usd IS NOT null
         AND ($cluster::VARCHAR IS null OR l.cluster = $cluster)
+),
+
+-- What commitments paid is a charge of its own.
+bought AS (
+    SELECT
+        * REPLACE (
+            'reserved' AS capacity_type,
+            false AS estimated,
+            gpu_seconds * committed AS gpu_seconds,
+            (usd * committed_usd)::DECIMAL(28, 8) AS usd,
+            (usd_gpu * committed_usd_gpu)::DECIMAL(28, 8) AS usd_gpu
+        )
+    FROM priced
+    WHERE committed > 0
+    UNION ALL
+    SELECT
+        * REPLACE (
+            gpu_seconds * (1 - committed) AS gpu_seconds,
+            usd - (usd * committed_usd)::DECIMAL(28, 8) AS usd,
+            usd_gpu - (usd_gpu * committed_usd_gpu)::DECIMAL(28, 8) AS usd_gpu
+        )
+    FROM priced
+    WHERE committed < 1
 ),
 
 daily AS (
@@ -62,7 +92,7 @@ daily AS (
         sum(usd)::DECIMAL(28, 8) AS usd,
         sum(usd_gpu)::DECIMAL(28, 8) AS usd_gpu,
         max(price_as_of) AS price_as_of
-    FROM priced
+    FROM bought
     GROUP BY ALL
 ),
 

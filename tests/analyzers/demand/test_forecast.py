@@ -116,7 +116,9 @@ def test_a_reservation_pays_from_its_price_ratio_on() -> None:
 
 
 def test_coverage_and_utilisation() -> None:
-    one = ReservedGpus(np.array([5.0, 8.0]), np.array([8.0, 8.0]), np.array([2.0, 7.0]))
+    one = ReservedGpus(
+        np.array([5.0, 8.0]), np.array([8.0, 8.0]), np.array([2.0, 7.0]), np.array([3.0, 0.0])
+    )
     assert one.coverage == pytest.approx(13 / 22)
     assert one.utilisation == pytest.approx(13 / 16)
     assert one.misplaced.tolist() == [2, 0]
