@@ -26,9 +26,9 @@ def write_estimate_notes(gpu_hours: float, usd: Decimal | None) -> list[str]:
     """Return a sentence about the dollars that are estimates, if there are any."""
     if not usd:
         return []
-    hours = f"{gpu_hours:,.1f} GPU-hours on spot nodes without a known price"
-    basis = "the on-demand price less the published discount (docs/prices.md)"
-    return [f"{usd:,.2f} USD are estimates, of {hours}: {basis}"]
+    hours = f"{gpu_hours:,.1f} GPU-hours without a price of their own"
+    basis = "of another region, on demand (spot: less the published discount) or of the GPU model"
+    return [f"{usd:,.2f} USD are estimates, of {hours}: {basis} (docs/prices.md)"]
 
 
 def read_spend(
@@ -43,8 +43,8 @@ def read_spend(
     """Return GPU-hours and dollars of the ledger's hours that the window touches.
 
     Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, estimated_gpu_hours and estimated_usd (of spot nodes
-    without a known price), known_gpu_hours (allocated, and their use is known),
+    unknown_gpu_hours, unpriced_gpu_hours, estimated_gpu_hours and estimated_usd (without
+    a price of their own), known_gpu_hours (allocated, and their use is known),
     busy_gpu_hours (of those, with work), effective_gpu_hours (allocated, times their effective
     utilisation; null = not measured), measured_gpu_hours (allocated, where it was measured),
     share_pct (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill.

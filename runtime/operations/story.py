@@ -20,6 +20,7 @@ from fallow.window import Window, format_duration
 from runtime.operations.findings import format_subject
 from runtime.operations.queries import load_sql
 from warehouse import coverage
+from warehouse.spend import write_estimate_notes
 
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
@@ -51,6 +52,9 @@ def build_story(
     unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
     if unpriced:
         notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
+    estimated_usd = money.sum_known([row["estimated_usd"] for row in states])
+    estimated_hours = sum(row["estimated_gpu_hours"] or 0.0 for row in states)
+    notes = [*notes, *write_estimate_notes(estimated_hours, estimated_usd)]
     ownerless = sum(row["ownerless_gpu_hours"] or 0.0 for row in states)
     if ownerless:
         words = (

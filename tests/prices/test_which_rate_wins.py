@@ -190,6 +190,38 @@ def test_a_rate_says_which_share_of_its_device_commitments_pay(
     }
 
 
+COMMITMENT: dict[str, Any] = {**AWS, "source": "commitment a", "term": "reserved"}
+
+
+@pytest.mark.parametrize(
+    ("node", "offers", "estimated"),
+    [
+        ({}, [AWS], False),
+        ({}, [{**ON_PREM, "cluster": "c"}], False),
+        ({"provider": "other", "instance_type": None}, [ON_PREM], False),
+        ({"capacity_type": "spot"}, [SPOT], False),
+        ({"capacity_type": "spot"}, [ESTIMATE], True),
+        ({"capacity_type": "reserved"}, [AWS], True),
+        ({}, [{**AWS, "region": "us-west-2"}], True),
+        ({}, [DERIVED], True),
+        # A commitment pays the node, or half of it.
+        ({}, [{**COMMITMENT, "nodes": 1}, DERIVED], False),
+        ({}, [{**COMMITMENT, "nodes": 1, "gpu_count": 4}, DERIVED], True),
+    ],
+)
+def test_a_price_of_another_region_term_or_type_is_an_estimate(
+    node: dict[str, Any], offers: list[dict[str, Any]], *, estimated: bool
+) -> None:
+    tables: Any = Tables()
+    tables.put("device", [KIT.device("d", 60)])
+    tables.put("node", [NODE | {"last_seen": KIT.at(60)} | node])
+    tables.put("rate", [KIT.flat_rate(r.pop("usd", "8"), **r) for r in map(dict, offers)])
+    tables.put("rollup_5m", KIT.looks("d", 0, 60))
+    KIT.hourly(tables)
+    write_ledger(tables, KIT.window(0, 60))
+    assert {(r["priced"], r["estimated"]) for r in tables.rows("ledger")} == {(True, estimated)}
+
+
 def bill_of_two(*commitments: dict[str, Any]) -> tuple[float, float]:
     """Return a day's bill of a reserved and an on-demand node, and the part that was free."""
     tables: Any = Tables()
