@@ -386,10 +386,10 @@ class _Doctor:
         if not named or not named[0][1]:
             matchers = ", ".join(p for p in ('pod!=""', self._matchers) if p)
             if self._query(f"count({build_selector([name], matchers)})"):
-                finding = "cAdvisor's series name pods alone: a second signal, without sidecars"
-                return CheckRow("host", "ok", finding)
+                finding = "cAdvisor's series name no container: a sidecar's work is its pod's"
+            else:
+                finding = "cAdvisor's series name no pod: idleness has no signal from the host"
             step = "a runtime behind cri-dockerd hides them from cAdvisor: use containerd or CRI-O"
-            finding = "cAdvisor's series name no pod: idleness has no signal from the host"
             return CheckRow("host", "warn", finding, step)
         finding = "cAdvisor's CPU, memory and network are there: a second signal"
         return CheckRow("host", "ok", finding)

@@ -121,6 +121,28 @@ def test_a_server_without_gpus_or_build_information(server: Misbehaving, asking:
     assert rows["inventory"].status == "warn"
 
 
+@pytest.mark.parametrize(("pods", "words"), [(3, "name no container"), (None, "name no pod")])
+def test_a_host_signal_that_names_no_container_is_a_warning(
+    server: Misbehaving, asking: Asking, pods: int | None, words: str
+) -> None:
+    gauge, counter = "DCGM_FI_DEV_GPU_UTIL", "container_cpu_usage_seconds_total"
+    device = {"__name__": gauge, "UUID": "GPU-0", "Hostname": "n", "modelName": "NVIDIA A10G"}
+
+    def answer(path: str, parameters: Mapping[str, str]) -> Answer:
+        query, rows = parameters.get("query", ""), []
+        if gauge in query:
+            rows = [{"metric": device, "value": [WHEN.timestamp(), "0"]}]
+        elif pods and "pod!=" in query:
+            rows = [{"metric": {}, "value": [WHEN.timestamp(), f"{pods}"]}]
+        data = {"resultType": "vector", "result": rows}
+        body = {"data": [gauge, counter] if path.endswith("values") else data}
+        return Answer(200, json.dumps({"status": "success", **body}).encode())
+
+    server.answering = answer
+    row = next(row for row in diagnose(asking(), WHEN) if row.check == "host")
+    assert (row.status, words in row.finding) == ("warn", True), row
+
+
 def test_clocks_that_are_apart_are_bad(server: Misbehaving, asking: Asking) -> None:
     stamp = WHEN.timestamp()
     body = f'{{"status":"success","data":{{"resultType":"scalar","result":[{stamp},"{stamp}"]}}}}'
