@@ -99,6 +99,8 @@ def upgrade(
     if check:
         rows += [{"change": "account", "name": f"{month.start:%Y-%m}"} for month in due]
     rows += [{"change": "restatement", "name": row.describe()} for row in changed]
+    if changed:
+        run.say("findings are those of before, until `fallow analyze` or the service judges anew")
     if not rows:
         run.say("the warehouse is up to date")
     run.data(rows, noun="upgrade")

@@ -22,6 +22,21 @@ class Ran(NamedTuple):
 
 
 Fallow = Callable[..., Ran]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def unpack_code(commit: str, folder: Path, *paths: str) -> None:
+    """Write the sources of a commit of before into a folder; skip where git has it not."""
+    known = subprocess.run(
+        ["git", "-C", ROOT, "cat-file", "-e", commit], check=False, capture_output=True
+    )
+    if known.returncode:
+        pytest.skip(f"no git history: commit {commit} is not here")
+    folder.mkdir()
+    archive = subprocess.run(
+        ["git", "-C", ROOT, "archive", commit, *paths], check=True, capture_output=True
+    )
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
 @pytest.fixture
@@ -58,7 +73,7 @@ def process(tmp_path: Path) -> Fallow:
             env={
                 **kept,
                 "XDG_DATA_HOME": str(tmp_path / "data"),
-                "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+                "PYTHONPATH": str(ROOT),
                 **environ,
             },
             check=False,

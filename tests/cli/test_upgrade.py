@@ -20,11 +20,10 @@ from fallow.settings import Settings
 from runtime.service import opening
 from runtime.service.opening import open_warehouse
 from runtime.service.roles import WRITERS
-from tests.cli.conftest import Fallow
+from tests.cli.conftest import Fallow, unpack_code
 from warehouse import schema
 from warehouse.lake import Warehouse
 
-ROOT = Path(__file__).resolve().parents[2]
 HOMES = {
     "f5f0816": 1, "5644dd9d": 2, "12b4c8eb": 3, "0b6080a9": 4, "915a94f0": 5, "7c9eaea0": 6,
     "5b40bc47": 7, "f18536ef": 8, "24782901": 9, "1aee42e0": 10, "e5a5f77b": 11,
@@ -76,19 +75,8 @@ IN_EVERY_RUN = {min(HOMES.values()), max(HOMES.values())}
 def older_code(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, int]:
     """Return the sources of a commit of before, and the version of its homes."""
     commit = str(request.param)
-    known = subprocess.run(
-        ["git", "-C", ROOT, "cat-file", "-e", commit], check=False, capture_output=True
-    )
-    if known.returncode:
-        pytest.skip(f"no git history: commit {commit} is not here")
     folder = tmp_path / "code"
-    folder.mkdir()
-    archive = subprocess.run(
-        ["git", "-C", ROOT, "archive", commit, "fallow", "warehouse"],
-        check=True,
-        capture_output=True,
-    )
-    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+    unpack_code(commit, folder, "fallow", "warehouse")
     return folder, HOMES[commit]
 
 
