@@ -1,6 +1,6 @@
 """Build the report's data from the ledger and the findings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -49,19 +49,6 @@ def build_story(
     fleet = views.query(load_sql("fleet"), where).to_pylist()[0]
     idle = [row["usd"] if row["state"] == "idle" else Decimal() for row in states]
     usd, _ = money.split([row["usd"] for row in states], idle)
-    unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
-    if unpriced:
-        notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
-    estimated_usd = money.sum_known([row["estimated_usd"] for row in states])
-    estimated_hours = sum(row["estimated_gpu_hours"] or 0.0 for row in states)
-    notes = [*notes, *write_estimate_notes(estimated_hours, estimated_usd)]
-    ownerless = sum(row["ownerless_gpu_hours"] or 0.0 for row in states)
-    if ownerless:
-        words = (
-            f"The owner of {ownerless:,.1f} GPU-hours is not known: each of their pods counts as a "
-            "workload of its own. kube-state-metrics names the owners."
-        )
-        notes = [*notes, words]
     return Story(
         cluster=cluster,
         window=window,
@@ -87,8 +74,23 @@ def build_story(
         audit_failures=tuple(str(failure) for failure in failures),
         prices=_describe_prices(states),
         unseen=coverage.describe_unseen_gpus(views, window, cluster) or "",
-        notes=tuple(notes),
+        notes=(*notes, *_write_notes(states)),
     )
+
+
+def _write_notes(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what the story's dollars and owners lack."""
+    if unpriced := sum(row["unpriced_gpu_hours"] or 0.0 for row in states):
+        yield f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."
+    yield from write_estimate_notes(
+        sum(row["estimated_gpu_hours"] or 0.0 for row in states),
+        money.sum_known([row["estimated_usd"] for row in states]),
+    )
+    if ownerless := sum(row["ownerless_gpu_hours"] or 0.0 for row in states):
+        yield (
+            f"The owner of {ownerless:,.1f} GPU-hours is not known: each of their pods counts as a "
+            "workload of its own. kube-state-metrics names the owners."
+        )
 
 
 def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:

@@ -105,7 +105,7 @@ def upgrade(fallow: Fallow, home: Path, *words: str) -> tuple[list[str], str]:
 
 
 @pytest.mark.long
-def test_a_home_of_before_has_its_open_month_by_todays_rules_and_its_ended_one_if_asked(
+def test_a_home_of_before_follows_todays_rules_in_its_open_month_and_in_ended_ones_by_a_flag(
     fallow: Fallow, home: Path
 ) -> None:
     """Its second pod's 4 of 8 hours a month are `low`, not idle: a saving that nobody has."""
