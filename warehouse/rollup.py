@@ -99,11 +99,11 @@ class BucketRange(msgspec.Struct, frozen=True):
     """The longest known scrape interval of these devices."""
 
 
-def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
+def roll_up(warehouse: "Warehouse", window: Window | None = None, *, refreshed: int = 0) -> int:
     """Refresh the rollups and devices of a window's buckets, or of all dirty buckets.
 
     Returns:
-        How many 5-minute buckets were refreshed.
+        How many 5-minute buckets were refreshed, with the `refreshed` ones of before.
 
     Dirty buckets of archived days whose store is away stay dirty; the others are refreshed. So it
     is with the hours of a cluster whose samples cannot be rolled up, which are listed.
@@ -114,7 +114,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
         TemporaryError: a later call may succeed (disk full, catalog not reachable); dirty
             buckets stay dirty.
     """
-    buckets, is_first = 0, True
+    buckets, is_first = refreshed, True
     faults: list[tuple[BucketRange, Exception]] = []
     due = list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the part that clears a bucket's mark comes after the buckets that it reaches.

@@ -156,6 +156,28 @@ def test_slices_of_hours_and_devices_store_what_one_process_stores(
     assert roll_up_stage(wh, runner) == 0, "nothing is left to do"
 
 
+def test_a_slice_that_fails_costs_its_cluster_its_hour(
+    wh: Warehouse, whole: tuple[dict[str, pl.DataFrame], object]
+) -> None:
+    with wh.transaction() as cursor:  # no sample of the hour has an interval that can be read
+        of_hour = f"WHERE \"cluster\" = 'one' AND ts < '{START + timedelta(hours=1)}'"
+        cursor.execute(f"DELETE FROM sample {of_hour} AND ts >= '{START + timedelta(minutes=50)}'")
+        cursor.execute(f"UPDATE sample SET interval_s = 'nan' {of_hour}")
+    runner = LocalRunner(2)
+    try:
+        assert roll_up_stage(wh, lambda _: runner) > 0
+    finally:
+        runner.close()
+    kept = pl.col("cluster").eq("two") | pl.col("bucket").ge(START + timedelta(hours=2))
+    rolled = {t: rows.filter(kept) for t, rows in read_rolled(wh).items() if t != "device"}
+    assert_equal({t: whole[0][t].filter(kept) for t in rolled}, rolled)
+    dirty_hours = wh.query("SELECT DISTINCT cluster, date_trunc('hour', bucket) AS at FROM dirty")
+    assert dirty_hours.to_pylist() == [{"cluster": "one", "at": START}]
+    assert wh.query("SELECT kind, namespace, name FROM rejection").to_pylist() == [
+        {"kind": "rollup_5m", "namespace": "one", "name": f"{START:%Y-%m-%d %H:%M}"}
+    ]
+
+
 def roll_up_to_files(wh: Warehouse) -> None:
     """Roll up in this process as with many rows, which it writes to files itself."""
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fallow.settings import Settings
 from warehouse import dirty, ingest, tiers
+from warehouse.failures import FAULTS
 from warehouse.owner_hours import reduce_hours
 from warehouse.rollup import (
     BUCKET,
@@ -76,10 +77,11 @@ def roll_up_stage(
 
     With workers (`warehouse.workers`, `warehouse.processes`) whole hours are slices; else, and for
     what is less than two slices, this is `roll_up`; so it is where another writer rolled up
-    meanwhile.
+    meanwhile, and for the hours of a slice whose samples cannot be rolled up.
 
     Raises:
-        StageError: a slice failed three times: nothing of the stage is stored.
+        FallowError: as `roll_up`.
+        StageError: a worker ended three times: nothing of the stage is stored.
         TemporaryError: as `roll_up`; the workers cannot be reached; another driver runs the stage.
     """
     if runner is None and not is_sliced(warehouse.settings):
@@ -90,7 +92,8 @@ def roll_up_stage(
     with hold_stage(warehouse, "rollup") as lease:
         snapshot = read_snapshot(warehouse)
         task = partial(roll_up_slice, warehouse.settings, snapshot)
-        outputs = map_slices(warehouse.settings, task, slices, runner)
+        written = map_slices(warehouse.settings, task, slices, runner)
+        slices, outputs = _keep_whole_hours(slices, written)
         try:
             commit_rollup(warehouse, lease, snapshot, slices, outputs)
         except (StageError, StaleStageError) as error:
@@ -101,9 +104,29 @@ def roll_up_stage(
             log.info("dirty buckets are rolled up here", extra={"why": error.message})
             return roll_up(warehouse)
     correct_partitions(warehouse)
-    hours = {(s.cluster, s.start, s.end) for s in slices}
+    hours = set(map(_get_hours, slices))
     refreshed = sum(round((end - start) / BUCKET) for _, start, end in hours)
-    return refreshed + roll_up(warehouse)
+    return roll_up(warehouse, refreshed=refreshed)
+
+
+def _keep_whole_hours(
+    slices: Sequence[StageSlice], outputs: Sequence[RollupOutput | str]
+) -> tuple[list[StageSlice], list[RollupOutput]]:
+    """Return the slices of hours of which no part failed, and what they wrote; log the others."""
+    pairs = list(zip(slices, outputs, strict=True))
+    failed = set[tuple[str, datetime, datetime]]()
+    for part, output in pairs:
+        if isinstance(output, str):
+            failed.add(_get_hours(part))
+            log.warning("a slice is rolled up here", extra={"slice": str(part), "why": output})
+    whole = [(s, o) for s, o in pairs if isinstance(o, RollupOutput)]
+    remove_files(file for s, o in whole if _get_hours(s) in failed for file in o.files)
+    kept = [(s, o) for s, o in whole if _get_hours(s) not in failed]
+    return [s for s, _ in kept], [o for _, o in kept]
+
+
+def _get_hours(part: StageSlice) -> tuple[str, datetime, datetime]:
+    return part.cluster, part.start, part.end
 
 
 def plan_slices(warehouse: "Warehouse", due: Sequence[BucketRange]) -> list[StageSlice]:
@@ -122,9 +145,20 @@ def plan_slices(warehouse: "Warehouse", due: Sequence[BucketRange]) -> list[Stag
     return slices
 
 
-def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> RollupOutput:
-    """Write the rollups of one slice as files, from one snapshot; the catalog stays as it is."""
-    with open_snapshot(settings, snapshot) as warehouse, warehouse.snapshot() as cursor:
+def roll_up_slice(settings: Settings, snapshot: int, part: StageSlice) -> RollupOutput | str:
+    """Write the rollups of one slice as files, from one snapshot; the catalog stays as it is.
+
+    Returns why where its samples cannot be rolled up: that is no fault of the worker.
+    """
+    with open_snapshot(settings, snapshot) as warehouse:
+        try:
+            return _write_slice(warehouse, part)
+        except FAULTS as error:
+            return str(error)
+
+
+def _write_slice(warehouse: "Warehouse", part: StageSlice) -> RollupOutput:
+    with warehouse.snapshot() as cursor:
         where = {"cluster": part.cluster, "first": part.start, "last": part.end}
         seen = TierState()
         longest_s = read_interval(cursor, part.cluster)
@@ -160,7 +194,7 @@ def commit_rollup(
         refuse_changed(cursor, "rollup", frozenset(tiers.ROLLED), snapshot)
         for part in slices:
             warehouse.late.forget(part.cluster, part.start, part.end)
-        hours = sorted({(s.cluster, s.start, s.end) for s in slices}, key=lambda h: h[1])
+        hours = sorted(set(map(_get_hours, slices)), key=lambda h: h[1])
         for cluster, start, end in reversed(hours):
             where = {"cluster": cluster, "first": start, "last": end}
             for table in tiers.ROLLED:
