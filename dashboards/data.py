@@ -37,7 +37,8 @@ def query(figure: Callable[..., T], *args: Any) -> T:
         WarehouseError: there is no warehouse, or it is damaged.
         UnreadableDaysError: it needs archived days, and their store is away; `page.guard` shows
             "unknown: N days not readable" in the place of the figure.
-        TemporaryError: it is not reachable or in use: try again.
+        TemporaryError: it is not reachable or in use, or a query took longer than
+            `warehouse.query_within`: try again.
     """
     key = f"{figure.__module__}.{figure.__qualname__}"
     return cast(T, _answer(str(_find_home()), key, repr(args), figure, args))
@@ -124,7 +125,11 @@ def _open_warehouse(home: str) -> Warehouse:
         "threads": engine.threads or max(1, read_cpu_limit() // 2),
     }
     bounded = engine.model_copy(update=bounds)
-    return Warehouse.open(active.model_copy(update={"warehouse": bounded}), clock=get_now)
+    return Warehouse.open(
+        active.model_copy(update={"warehouse": bounded}),
+        clock=get_now,
+        within=engine.query_within,
+    )
 
 
 def _find_home() -> str:

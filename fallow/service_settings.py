@@ -38,7 +38,7 @@ class WarehouseSettings(SettingsGroup):
     query_within: Duration = Field(
         timedelta(minutes=5),
         gt=timedelta(0),
-        description="time that `fallow warehouse query` gets; then it ends with exit code 1",
+        description="time of a page's query, and of `fallow warehouse query`: then it ends",
     )
     workers: Literal["local", "ray"] = Field(
         "local", description="where heavy stages run: local = this machine; ray = a Ray cluster"

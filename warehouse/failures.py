@@ -1,8 +1,10 @@
 """Explain an engine's error: what failed, where, and what to do (`failures.csv`)."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -54,8 +56,45 @@ def explain_errors(where: str) -> Iterator[None]:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise error.__cause__ from None
         raise
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
     except (duckdb.Error, OSError) as error:
         raise explain_error(error, where) from error
+
+
+@contextmanager
+def end_statements(interrupt: Callable[[], None], within: timedelta | None) -> Iterator[None]:
+    """Interrupt what runs in the block after this time; None: never.
+
+    Raises:
+        TemporaryError: it took too long.
+    """
+    if within is None:
+        yield
+        return
+    closed, late = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        wait_s = within.total_seconds()
+        # The engine forgets an interruption that comes between two statements.
+        while not closed.wait(wait_s):
+            late.set()
+            with suppress(duckdb.Error):
+                interrupt()
+            wait_s = 0.1
+
+    threading.Thread(target=watch, name="query-deadline", daemon=True).start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        if not late.is_set():
+            raise
+        raise TemporaryError(
+            f"a query took more than {within.total_seconds():g} s and was ended",
+            hint="choose a shorter window or fewer clusters, or set warehouse.query_within",
+        ) from error
+    finally:
+        closed.set()
 
 
 def explain_error(error: Exception, where: str) -> FallowError:

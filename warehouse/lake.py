@@ -15,10 +15,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from copy import copy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import duckdb
 import msgspec
@@ -41,7 +42,7 @@ from warehouse.addresses import HostNames
 from warehouse.cold_reach import find_place
 from warehouse.data_files import DataFiles, LakeFiles
 from warehouse.data_objects import open_lake_files
-from warehouse.failures import StoreAwayError, explain_errors
+from warehouse.failures import StoreAwayError, end_statements, explain_errors
 from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
 from warehouse.latest_times import LatestTimes
@@ -80,6 +81,7 @@ class Warehouse:
         *,
         files: LakeFiles,
         write: bool,
+        within: timedelta | None = None,
     ) -> None:
         self.settings = settings
         self.place = place
@@ -100,6 +102,8 @@ class Warehouse:
         self.marks = PlaceMarks(settings, place, self._cursor)
         self._write = write
         self._writing = False
+        self._within = within
+        self._cursors = WeakSet[duckdb.DuckDBPyConnection]()
         self._clusters: frozenset[str] = frozenset()
         self._whole: Warehouse | None = None
 
@@ -111,14 +115,15 @@ class Warehouse:
         write: bool = False,
         clock: Callable[[], datetime] = get_utc_now,
         snapshot: int | None = None,
+        within: timedelta | None = None,
         adopted: Collection[PlaceKind] = (),
         claimed: str = "",
     ) -> Self:
         """Open the warehouse that the settings name; open for writing creates and migrates it.
 
-        `snapshot`: a reader sees this snapshot for good, whatever is written meanwhile. `adopted`:
-        places that become this warehouse's, whose files are of none or of the one with the id
-        `claimed`.
+        `snapshot`: a reader sees this snapshot for good, whatever is written meanwhile. `within`:
+        the time of each query. `adopted`: places that become this warehouse's, whose files are of
+        none or of the one with the id `claimed`.
 
         Raises:
             TemporaryError: another process is writing, or PostgreSQL or S3 is not reachable.
@@ -164,7 +169,9 @@ class Warehouse:
                 if lock is not None:
                     lock.release()
                 raise
-        return cls(connection, settings, place, lock, clock, files=files, write=write)
+        return cls(
+            connection, settings, place, lock, clock, files=files, write=write, within=within
+        )
 
     @classmethod
     def open_in_memory(
@@ -224,7 +231,7 @@ class Warehouse:
         Raises:
             UsageError: it is not one SELECT, or the engine refuses it (unknown table or column).
             UnreadableDaysError: it needs archived days, and their store is away.
-            TemporaryError: S3 or the catalog is not reachable.
+            TemporaryError: S3 or the catalog is not reachable, or the query took too long.
         """
         return self.query_prepared(sql, parameters or {})
 
@@ -346,7 +353,8 @@ class Warehouse:
             with self._change:
                 cursor, views = self._cursor(), self._views
             try:
-                yield cursor, views.begin(cursor, names, self._clusters)
+                with end_statements(cursor.interrupt, self._within):
+                    yield cursor, views.begin(cursor, names, self._clusters)
             finally:
                 with suppress(duckdb.Error):
                     cursor.rollback()
@@ -521,6 +529,14 @@ class Warehouse:
                     raise
             self._views.ready(self._clusters)
 
+    def interrupt(self) -> None:
+        """End the statements that run, in whichever thread, with a `KeyboardInterrupt`."""
+        with self._change:
+            cursors = list(self._cursors)
+        for cursor in cursors:
+            with suppress(duckdb.Error):  # it is closed
+                cursor.interrupt()
+
     def close(self) -> None:
         """Close the files and release the writer's lock."""
         self.marks.note_commit(is_last=True)
@@ -561,7 +577,9 @@ class Warehouse:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         try:
             with self._change:
-                return self._connection.cursor()
+                cursor = self._connection.cursor()
+                self._cursors.add(cursor)
+                return cursor
         except duckdb.ConnectionException as error:
             raise FallowError(f"the warehouse {self.place.name} is closed") from error
 

@@ -98,7 +98,12 @@ class CommandRun:
         """Open the warehouse of these settings."""
         from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-        return Warehouse.open(settings, write=write, clock=self.now)
+        opened = Warehouse.open(settings, write=write, clock=self.now)
+        if not write:
+            from runtime.service.stop_signals import interrupt_on_signals  # noqa: PLC0415
+
+            self.resources.enter_context(interrupt_on_signals(opened.interrupt))
+        return opened
 
     def now(self) -> "datetime":
         """Return the current time, UTC; where the settings are a demo's, its fleet's time."""

@@ -121,8 +121,8 @@ def _keep_whole_hours(
             log.warning("a slice is rolled up here", extra={"slice": str(part), "why": output})
     whole = [(s, o) for s, o in pairs if isinstance(o, RollupOutput)]
     remove_files(file for s, o in whole if _get_hours(s) in failed for file in o.files)
-    kept = [(s, o) for s, o in whole if _get_hours(s) not in failed]
-    return [s for s, _ in kept], [o for _, o in kept]
+    complete = [(s, o) for s, o in whole if _get_hours(s) not in failed]
+    return [s for s, _ in complete], [o for _, o in complete]
 
 
 def _get_hours(part: StageSlice) -> tuple[str, datetime, datetime]:
