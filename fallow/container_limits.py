@@ -13,6 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+"""Options of glibc's `mallopt`: each ends that the bounds rise by themselves."""
+_LARGE = 128 << 10
+"""Where both bounds are when a program starts."""
 V1_NONE = 1 << 60
 """Version 1 writes "no limit" as a number of pages that is far above any machine."""
 
@@ -32,6 +36,17 @@ def release_memory() -> None:
     """Return to the system what the C library keeps of freed memory, where it can (glibc)."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def map_large_pieces() -> None:
+    """Let the C library give freed pieces of over 128 KiB back at once, where it can (glibc).
+
+    It raises this bound to 32 MiB as such pieces are freed. Later ones then lie among small ones,
+    whose pages stay: 0.14 MiB of each accounting pass of 64 GPUs.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        for option in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, _LARGE)
 
 
 def read_cpu_limit(root: Path = ROOT) -> int:

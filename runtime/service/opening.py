@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fallow.container_limits import map_large_pieces
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings
 from runtime.operations.ingest_queue import IngestQueue, QueueState
@@ -44,6 +45,7 @@ def open_warehouse(
         TemporaryError: another process writes an embedded warehouse.
         WarehouseError: no later attempt would succeed, such as a refused password.
     """
+    map_large_pieces()
     with _open(settings, mine, stop, on_away) as warehouse:
         yield warehouse
 

@@ -124,3 +124,29 @@ def test_the_engine_takes_half_of_what_a_real_cgroup_allows(group: Path, tmp_pat
         check=True,
     )
     assert ran.stdout == "512.0 MiB\n"
+
+
+_FREED = """
+import ctypes, sys
+from fallow.container_limits import map_large_pieces
+class Counts(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+libc = ctypes.CDLL(None)
+if not hasattr(libc, "mallinfo2"):
+    sys.exit(77)
+libc.mallinfo2.restype, libc.malloc.restype = Counts, ctypes.c_void_p
+libc.free.argtypes, libc.malloc.argtypes = [ctypes.c_void_p], [ctypes.c_size_t]
+map_large_pieces()
+libc.free(libc.malloc(8 << 20))
+before = libc.mallinfo2().hblks
+libc.malloc(1 << 20)
+sys.exit(libc.mallinfo2().hblks - before)
+"""
+
+
+def test_a_large_piece_is_mapped_by_itself_after_a_larger_one_was_freed() -> None:
+    mapped = subprocess.run([sys.executable, "-c", _FREED], check=False).returncode
+    if mapped == 77:
+        pytest.skip("another C library than glibc")
+    assert mapped == 1

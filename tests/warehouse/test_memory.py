@@ -10,6 +10,7 @@ from statistics import median
 
 import pytest
 
+from fallow.container_limits import map_large_pieces
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -139,6 +140,7 @@ def test_snapshots_that_are_read_leave_little_memory_behind(
 def test_no_pass_leaves_memory_behind(
     build_fleet: Callable[[int], Fleet], work: str, gpus: int, passes: int
 ) -> None:
+    map_large_pieces()  # as a service
     fleet = build_fleet(gpus)
     for _ in range(pipeline.LEDGER_LOOKBACK // PASS):  # no later pass accounts more hours
         fleet.store()
