@@ -16,7 +16,7 @@ from fallow.window import Window
 
 log = logging.getLogger("fallow.plugins")
 
-Kind = Literal["analyzer", "collector", "executor"]
+Kind = Literal["analyzer", "collector", "executor", "price source"]
 Result = Literal["done", "withheld", "failed"]
 
 

@@ -112,11 +112,17 @@ class Settings(SettingsGroup):
     dashboard: DashboardSettings = DashboardSettings()
     finance: FinanceSettings = FinanceSettings()
     reports: ReportsSettings = ReportsSettings()
+    plugins: dict[str, dict[str, Any]] = Field(
+        {},
+        description="settings of other packages' plugins by name; a collector or a price source of "
+        "theirs runs where it is named here",
+    )
 
     @model_validator(mode="after")
     def _remember_secrets(self) -> Self:
         """Let no text that Fallow writes have a secret of settings that were in force."""
         remember_secrets(list_secrets(self))
+        remember_secrets(_list_raw_secrets(self.plugins))
         pair = self.prometheus.username, self.prometheus.password.get_secret_value()
         remember_secrets(find_secrets(":".join(pair) + "@"))  # its header has both, in Base64
         return self

@@ -4,20 +4,22 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from fallow import plugins
-from fallow.errors import RefusedError
+from fallow.errors import RefusedError, SettingsError, SourceError
 from fallow.protocols import Executor
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
+from runtime.operations import analyzer_runs, prices
 from tests.contract import test_every_executor as executors
 from tests.contract import test_every_plugin as contract
 from warehouse.lake import Warehouse
@@ -25,6 +27,8 @@ from warehouse.lake import Warehouse
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```\w+ file=(\S+)\n(.*?)```", PAGE, re.DOTALL))
 POINTS = re.findall(r'\[project\.entry-points\."(fallow\.\w+)"\]\n(\S+) = "(\S+)"', PAGE)
+(SECTION,) = re.findall(r"```yaml\n(plugins:\n.*?)```", PAGE, re.DOTALL)
+AT, HOUR_AGO = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(hours=1)
 HOUR = datetime(2026, 11, 20, 11)  # noqa: DTZ001  (as rows have it: UTC without a zone)
 
 
@@ -46,7 +50,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     plugins.find_installed.cache_clear()
     yield site
     plugins.find_installed.cache_clear()
-    for module in ("smi_log", "ownerless", "workspaces"):
+    for module in ("smi_log", "ownerless", "workspaces", "contract_prices"):
         sys.modules.pop(module, None)
 
 
@@ -105,6 +109,65 @@ def test_the_analyzer_finds_the_same_twice_and_nothing_in_an_empty_warehouse(
         (found,) = analyzer.find(warehouse, window)
         assert [found] == list(analyzer.find(warehouse, window))
     assert (found.subject.namespace, found.gpu_hours) == ("orphans", 1.0)
+
+
+def test_what_the_settings_name_is_collected_priced_and_checked(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "smi.csv").write_text("GPU-1, NVIDIA L4, 7, 34.5\n")
+    (tmp_path / "fallow.yaml").write_text(SECTION + "  smi-log: {}\n")
+    assert run(["collect", "--once"]) == 0, "no --source is needed"
+    sql = "SELECT DISTINCT node_usd_h FROM rate WHERE source = 'contract'"
+    capsys.readouterr()
+    assert run(["warehouse", "query", sql, "-o", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["node_usd_h", "2.50000000"]
+    run(["doctor"])
+    assert "price source contract" in capsys.readouterr().out
+    assert package.is_dir()
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("contract: {usd_per_gpu_hour: much}", "plugins.contract.usd_per_gpu_hour"),
+        ("contract: {usd: 2}", "plugins.contract"),
+        ("smi-log: {path: smi.csv}", "the collector takes none"),
+    ],
+)
+def test_settings_that_a_plugin_does_not_know_are_refused_by_their_names(
+    section: str, message: str
+) -> None:
+    name, _, text = section.partition(": ")
+    group = "prices" if name == "contract" else "collectors"
+    with pytest.raises(SettingsError, match=message):
+        plugins.build(group, name, {name: yaml.safe_load(text)})
+
+
+@pytest.mark.usefixtures("package")
+def test_a_price_source_that_fails_leaves_the_stored_prices_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = plugins.load("prices", "contract")
+    settings = Settings(plugins={"contract": {"usd_per_gpu_hour": 2}})
+    (batch,) = prices.read_market_rates(settings, AT)
+    assert batch.rows["source"].to_pylist() == ["contract"]
+    monkeypatch.setattr(source, "rates", lambda *_: 1 / 0)
+    assert prices.read_market_rates(settings, AT) == []
+    named = batch.rows.set_column(0, "source", [["settings"]])
+    monkeypatch.setattr(source, "rates", lambda *_: Batch("rate", named))
+    with pytest.raises(SourceError, match="rates of settings"):
+        prices.read_plugin_rates(settings, "contract", Window.last(HOUR_AGO, now=AT))
+
+
+def test_an_analyzer_of_another_package_has_no_group_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name may be that of any group: it gets its own section, and nothing else."""
+    received: list[object] = []
+    monkeypatch.setattr(plugins, "load", lambda *_: lambda *given: received.append(given))
+    analyzer_runs._load_analyzer(Settings(), "service")
+    assert received == [()]
 
 
 class Workspaces:

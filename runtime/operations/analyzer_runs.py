@@ -434,6 +434,9 @@ def _get_owner(claim: Claim) -> tuple[str, str | None, str | None, str | None]:
 
 def _load_analyzer(settings: Settings, name: str) -> Analyzer:
     plugin = plugins.load("analyzers", name)
+    if not plugins.is_own("analyzers", name):
+        foreign: Analyzer = plugins.build("analyzers", name, settings.plugins)
+        return foreign
     section = getattr(settings, name.replace("-", "_"), None)
     shared = {group: getattr(settings, group) for group in getattr(plugin, "shared_settings", ())}
     analyzer: Analyzer = plugin(**shared) if section is None else plugin(section, **shared)

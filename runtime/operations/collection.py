@@ -27,7 +27,7 @@ from fallow.settings_groups import SettingsGroup
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.prices import read_aws_rates, read_configured_rates
+from runtime.operations.prices import read_configured_rates, read_market_rates
 from runtime.operations.windows import format_window
 from runtime.rendering.finding_tables import Progress
 from warehouse.ingest import check_times
@@ -88,7 +88,7 @@ def load_collectors(
     Raises:
         UsageError: a named collector is not installed or not configured.
     """
-    wanted = list(names) if names else [n for n, s in SOURCES.items() if _is_wanted(settings, s)]
+    wanted = list(names) if names else _list_wanted(settings)
     for name in names or ():
         source = SOURCES.get(name)
         if source is not None and not source.is_here and not _is_wanted(settings, source):
@@ -248,13 +248,19 @@ def _is_wanted(settings: Settings, source: SourceSettings) -> bool:
     return any(getattr(section, name) for name in (source.wanted_by, source.or_by) if name)
 
 
+def _list_wanted(settings: Settings) -> list[str]:
+    own = [name for name, source in SOURCES.items() if _is_wanted(settings, source)]
+    return [*own, *plugins.list_configured("collectors", settings.plugins)]
+
+
 def _load_collector(name: str, settings: Settings) -> Collector:
-    plugin = plugins.load("collectors", name)
     source = SOURCES.get(name)
-    section: SettingsGroup | None = getattr(settings, source.section) if source else None
-    collector: Collector = (
-        plugin(cluster=settings.cluster) if section is None else plugin(section, settings.cluster)
-    )
+    collector: Collector
+    if source is None:
+        collector = plugins.build("collectors", name, settings.plugins, cluster=settings.cluster)
+    else:
+        section: SettingsGroup = getattr(settings, source.section)
+        collector = plugins.load("collectors", name)(section, settings.cluster)
     return collector
 
 
@@ -282,7 +288,7 @@ def collect_once(
             _RecordingCollector(name, c, scrapes, settings.cluster)
             for name, c in collectors.items()
         ],
-        prices=[*read_configured_rates(settings, now), *read_aws_rates(settings, now)],
+        prices=[*read_configured_rates(settings, now), *read_market_rates(settings, now)],
     )
     return scrapes
 

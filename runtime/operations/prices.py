@@ -1,5 +1,6 @@
-"""Read prices from every configured source: rate card, commitments, on-premises, AWS."""
+"""Read prices from every configured source: rate card, commitments, on-premises, AWS, plugins."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -8,16 +9,17 @@ from collectors.prices.aws import AwsPrices
 from collectors.prices.commitments import Commitment, Commitments
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.rate_card import RateCard
+from fallow import plugin_runs, plugins
 from fallow.deadlines import call_within
-from fallow.errors import TemporaryError, UsageError
+from fallow.errors import SourceError, TemporaryError, UsageError
 from fallow.price_settings import PriceSettings
 from fallow.protocols import PriceSource
 from fallow.settings import Settings
 from fallow.tables import Batch, get_key
 from fallow.window import Window
 
-AWS_WITHIN_S = 300.0
-"""Deadline for the prices of one region; a minute is usual. boto3 has timeouts per read only."""
+MARKET_WITHIN_S = 300.0
+"""Deadline for the prices of one region of AWS, where a minute is usual, or of one plugin."""
 PRICE_LOOKBACK = timedelta(days=3650)
 """How far back prices are read: every import may have old rows."""
 AWS_LOOKBACK = timedelta(days=90)
@@ -65,20 +67,47 @@ def _check_times(settings: PriceSettings, rates: pa.Table, now: datetime) -> Non
             )
 
 
-def read_aws_rates(settings: Settings, now: datetime) -> list[Batch]:
-    """Return AWS's list and spot prices of the regions in the settings.
+def read_market_rates(settings: Settings, now: datetime) -> list[Batch]:
+    """Return the prices that are added to those of before: AWS's, and other packages' sources'.
+
+    Of another package's source that fails nothing is returned: its stored prices stay.
 
     Raises:
         AuthError: AWS refused the credentials.
         TemporaryError: AWS could not be reached, throttled the request, or did not end in time.
     """
-    regions = settings.prices.aws_regions
-    if not regions:
-        return []
-    window, source = Window(now - AWS_LOOKBACK, now), AwsPrices(regions, clock=lambda: now)
+    regions, window = settings.prices.aws_regions, Window(now - AWS_LOOKBACK, now)
+    batches = []
+    for name in plugins.list_configured("prices", settings.plugins):
+        with suppress(SourceError):
+            batches.append(read_plugin_rates(settings, name, window))
+    if regions:
+        aws, seconds = AwsPrices(regions, clock=lambda: now), MARKET_WITHIN_S * len(regions)
+        try:
+            batches.append(call_within(seconds, lambda: aws.rates(window)))
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"AWS prices: {error}", hint="the next turn reads them again"
+            ) from error
+    return batches
+
+
+def read_plugin_rates(settings: Settings, name: str, window: Window) -> Batch:
+    """Return the rates of another package's price source.
+
+    Raises:
+        SourceError: it failed, did not end in time, or calls its rates those of another source.
+    """
     try:
-        return [call_within(AWS_WITHIN_S * len(regions), lambda: source.rates(window))]
-    except TimeoutError as error:
-        raise TemporaryError(
-            f"AWS prices: {error}", hint="the next turn reads them again"
-        ) from error
+        source = plugins.build("prices", name, settings.plugins)
+        rates: Batch = call_within(MARKET_WITHIN_S, lambda: source.rates(window))
+        named = {*rates.rows["source"].to_pylist()}
+    except Exception as error:
+        reason = plugin_runs.log_failure("price source", name, error)
+        raise SourceError(f"price source {name}: {reason}") from error
+    if named - {name}:
+        raise SourceError(
+            f"price source {name} gives rates of {', '.join(sorted(map(str, named - {name})))}",
+            hint=f"the column source is {name!r} in each of its rows",
+        )
+    return rates

@@ -45,9 +45,8 @@ def select_targets(settings: Settings, shard: Shard) -> Settings:
     unknown = set(changes) ^ {s.section for s in SOURCES.values() if not s.is_here}
     if unknown:
         raise RuntimeError(f"sources without a rule of division: {', '.join(sorted(unknown))}")
-    return settings.model_copy(
-        update={
-            name: getattr(settings, name).model_copy(update=values)
-            for name, values in changes.items()
-        }
-    )
+    own = {
+        name: getattr(settings, name).model_copy(update=values) for name, values in changes.items()
+    }
+    others = {name: part for name, part in settings.plugins.items() if shard.owns(name)}
+    return settings.model_copy(update={**own, "plugins": others})

@@ -26,7 +26,7 @@ from runtime.operations.incidents import store_incidents
 from runtime.operations.ingest_queue import IngestQueue
 from runtime.operations.pending import build_reader
 from runtime.operations.plan_rows import PlanWriter
-from runtime.operations.prices import read_aws_rates, read_configured_rates
+from runtime.operations.prices import read_configured_rates, read_market_rates
 from runtime.operations.requests import verify_journal
 from runtime.service.history import HistoryFill
 from runtime.service.metrics import SelfMetrics
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fallow.service")
 
-AWS_EVERY = timedelta(hours=6)
+MARKET_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
 AUDIT_WINDOW = timedelta(days=7)
 """The window that the audits read again after a failure: the default window of the pages."""
@@ -129,7 +129,7 @@ class ServiceLoop:
         self._first_turn_s = first_turn_s
         self._waited: set[str] = set()
         """Jobs that waited for sources once."""
-        self._aws_read_at = datetime(1970, 1, 1, tzinfo=UTC)
+        self._market_read_at = datetime(1970, 1, 1, tzinfo=UTC)
         self._act = act
         self._accounts, self._prices = accounts, prices
         self._take_imports = take_imports
@@ -183,8 +183,8 @@ class ServiceLoop:
         prices: list[SourceRead | None] = []
         if self._prices:
             prices.append(self.sources.run("prices", partial(self._read_prices, now)))
-            if now - self._aws_read_at >= AWS_EVERY:
-                prices.append(self.sources.run("AWS prices", partial(self._read_aws_prices, now)))
+            if now - self._market_read_at >= MARKET_EVERY:
+                prices.append(self.sources.run("market", partial(self._read_market, now)))
         self._wait_for("inventory", [*reads, *(p for p in prices if p)], every)
 
     def watch(self) -> None:
@@ -312,10 +312,10 @@ class ServiceLoop:
         rates = read_configured_rates(self.settings, now)
         self.sources.write(lambda: pipeline.price(self.warehouse, rates))
 
-    def _read_aws_prices(self, now: datetime, _read: SourceRead) -> None:
-        rates = read_aws_rates(self.settings, now)
+    def _read_market(self, now: datetime, _read: SourceRead) -> None:
+        rates = read_market_rates(self.settings, now)
         self.sources.write(lambda: pipeline.price(self.warehouse, rates))
-        self._aws_read_at = now
+        self._market_read_at = now
 
     def _store_changes(self, name: str, collector: WatchesChanges, _read: SourceRead) -> None:
         try:

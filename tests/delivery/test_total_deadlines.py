@@ -119,13 +119,13 @@ def test_a_bucket_that_drips_is_tried_again(server: Dripping) -> None:
 def test_aws_prices_that_drip_are_temporary(
     server: Dripping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prices, "AWS_WITHIN_S", LIMIT_S)
+    monkeypatch.setattr(prices, "MARKET_WITHIN_S", LIMIT_S)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     flags = {"prices.aws_regions": ["us-east-1"]}
     with pytest.raises(TemporaryError, match="AWS prices: no complete answer"):
-        prices.read_aws_rates(load(environ={}, flags=flags).settings, NOW)
+        prices.read_market_rates(load(environ={}, flags=flags).settings, NOW)
 
 
 def request(url: str) -> Any:

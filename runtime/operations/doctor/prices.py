@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, format_few
 from collectors.prices.aws import AwsPrices
+from fallow import plugins
 from fallow.errors import FallowError, UsageError
 from fallow.resources import read_text
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.doctor.fault import build_fault_row
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.prices import read_configured_rates, read_plugin_rates
 from warehouse.pricing import find_conflicts, identify_home, list_other_homes
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ def check_prices(settings: Settings, now: datetime) -> Iterator[CheckRow]:
             )
             yield CheckRow("prices", "warn", finding, step)
     yield from _check_aws(settings, now)
+    for name in plugins.list_configured("prices", settings.plugins):
+        try:
+            batch = read_plugin_rates(settings, name, Window(now - RECENT, now))
+        except FallowError as error:
+            yield build_fault_row(f"price source {name}", error, "report it to who wrote it")
+        else:
+            yield CheckRow(f"price source {name}", "ok", f"{batch.rows.num_rows:,} rates")
 
 
 def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
