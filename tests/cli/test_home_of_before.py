@@ -16,7 +16,8 @@ import pytest
 from runtime.cli.options import CommandRun
 from tests.cli.conftest import Fallow, unpack_code
 
-BEFORE = "f18536ef"
+BEFORE = ("5644dd9d", "f18536ef")
+"""The oldest code that today's dependencies run, and one of before there were restatements."""
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 ENDED, OPEN = datetime(2026, 2, 27, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
 HOURS = 4
@@ -43,12 +44,12 @@ def run_before(code: Path, home: Path, *words: str | Path) -> str:
     return ran.stdout
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(params=BEFORE)
+def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home that the code of before made of four hours in each month."""
     monkeypatch.setattr(CommandRun, "now", lambda _: NOW)
     code = tmp_path / "code"
-    unpack_code(BEFORE, code)
+    unpack_code(request.param, code)
     project = tomllib.loads((code / "pyproject.toml").read_text())["project"]
     plugins = code / f"fallow-{importlib.metadata.version('fallow')}.dist-info"
     plugins.mkdir()
