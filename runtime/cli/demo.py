@@ -82,7 +82,13 @@ def demo(
     with show_progress() as progress:
         steps = StepTimes(progress)
         story = run_demo(
-            days=days, gpus=gpus, seed=seed, progress=steps.start, home=home, end=midnight
+            days=days,
+            gpus=gpus,
+            seed=seed,
+            progress=steps.start,
+            home=home,
+            end=midnight,
+            has_history=True,
         )
         steps.end()
     show_story(story, run.output)

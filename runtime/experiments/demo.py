@@ -28,6 +28,7 @@ from runtime.experiments.demo_actions import (
     write_policies,
 )
 from runtime.experiments.demo_cluster import build_world, open_world_log
+from runtime.experiments.demo_history import write_older_weeks
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import (
     CLUSTER,
@@ -82,11 +83,13 @@ def run_demo(
     home: Path,
     end: datetime = END,
     acts: bool = True,
+    has_history: bool = False,
 ) -> "Story":
     """Simulate the fleet until `end`, process its rows, and return its story.
 
-    With `acts` a policy acts in it if it lasts for `LEAST_S`. The warehouse is kept in `home`, in
-    place of an earlier demo's: see `check_demo_home`.
+    With `acts` a policy acts in it if it lasts for `LEAST_S`; with `has_history` a demo of a week
+    has a ledger of five. The warehouse is kept in `home`, in place of an earlier demo's: see
+    `check_demo_home`.
 
     Raises:
         TemporaryError: another demo is writing into `home`.
@@ -99,7 +102,7 @@ def run_demo(
             write_policies(settings.actions.policies)
         acting = acts and window.seconds >= LEAST_S
         rules = plans.load_policies(settings, [POLICIES]) if acting else ()
-        return _run_path(settings, gpus, window, seed, progress, rules)
+        return _run_path(settings, gpus, window, seed, progress, rules, has_history)
 
 
 def _store_prices(warehouse: Warehouse, settings: Settings, at: datetime) -> None:
@@ -115,6 +118,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
     seed: int,
     progress: Progress,
     rules: "Sequence[Policy]",
+    has_history: bool,
 ) -> "Story":
     has_small = window.seconds >= LEAST_CLUSTERS_S
     with (
@@ -132,6 +136,8 @@ def _run_path(  # noqa: PLR0917  (one caller)
         progress("writing the ledger", 0.6)
         backtests = second.run_backtests(warehouse, window, POLICIES) if second and rules else None
         failures = pipeline.account(warehouse, window)[1]
+        if has_small and has_history:
+            failures += write_older_weeks(warehouse, window)
         progress("finding waste", 0.9)
         analysis = pipeline.analyze(
             warehouse,

@@ -14,6 +14,7 @@ import yaml
 from fallow.demo_marker import MARKER, is_demo_home
 from fallow.errors import UsageError
 from fallow.settings import find_default_home
+from runtime.experiments.demo_plants import CLUSTER
 from warehouse.lock import WriterLock
 
 NAME = "fallow-demo"
@@ -94,7 +95,7 @@ def list_commands(home: Path, finding: str | None) -> list[str]:
     return [
         f"{program} dashboard {option}",
         *([f"{program} explain {finding} {option}"] if finding else []),
-        f"{program} spend --by team {option}",
+        f"{program} spend --by team --cluster {CLUSTER} {option}",
     ]
 
 

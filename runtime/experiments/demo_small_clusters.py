@@ -191,6 +191,5 @@ def describe_small_clusters(findings: Sequence[Finding]) -> str:
         count = sum(finding.subject.cluster == cluster for finding in findings)
         parts.append(f"{cluster} ({gpus} GPUs, {count} findings)")
     return (
-        f"Beside {CLUSTER}, its warehouse has four weeks of {' and '.join(parts)}: "
-        "fallow analyze --cluster NAME."
+        f"Beside {CLUSTER}, its warehouse has {' and '.join(parts)}: fallow analyze --cluster NAME."
     )

@@ -1,7 +1,7 @@
 """Run `fallow explain`: a finding's rows, the SQL that read them, the rate and the sum."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,11 @@ from fallow import plugins
 from fallow.models import Finding, Recommendation
 from fallow.protocols import Explainable, Views
 from fallow.settings import Settings
+from fallow.window import EARLIEST, Window
 from runtime.operations import action_history, analyzer_runs, findings
 from runtime.operations.plans import get_journal_path
 from runtime.operations.queries import load_sql
+from runtime.operations.story import get_waste_key, sum_wastes
 from runtime.rendering.tables import format_value, render
 from warehouse.pricing import derive_device_rates
 
@@ -79,6 +81,7 @@ def explain_finding(views: Views, prefix: str, settings: Settings | None = None)
     return {
         "finding": findings.document(finding),
         "arithmetic": describe_arithmetic(finding),
+        "together": describe_repeats(views, finding),
         "savings": [describe_savings(advice) for advice in finding.recommendations],
         "rates": _read_rates(views, finding, devices),
         "queries": queries,
@@ -160,6 +163,26 @@ def describe_arithmetic(finding: Finding) -> str:
     return f"{hours} x ${rate:,.4f} per GPU-hour = ${finding.usd:,.2f}"
 
 
+def describe_repeats(views: Views, finding: Finding) -> str | None:
+    """Return which of the times a finding is that its waste was found, and their sum; None = once.
+
+    As `fallow demo` and `fallow scan` add them up.
+    """
+    always = Window(EARLIEST.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    key = get_waste_key(finding)
+    latest = findings.read_latest(views, always, finding.subject.cluster)
+    group = sorted(
+        (f for f in latest if get_waste_key(f) == key), key=lambda f: (f.window.start, f.id)
+    )
+    ids = [f.id for f in group]
+    if len(group) == 1 or finding.id not in ids:
+        return None
+    (whole,) = sum_wastes(group, always)
+    paid = "no price" if whole.usd is None else f"${whole.usd:,.2f}"
+    place = f"{ids.index(finding.id) + 1} of {len(group)}"
+    return f"{place}, together {paid}, {whole.gpu_hours:,.1f} GPU-hours"
+
+
 def render_explanation(explanation: Mapping[str, Any]) -> str:
     """Return an explanation as text."""
     document = explanation["finding"]
@@ -176,6 +199,7 @@ def render_explanation(explanation: Mapping[str, Any]) -> str:
         f"window    {start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC",
         f"verdict   {document['verdict']}, {document['evidence']}, confidence {sure}",
         f"waste     {explanation['arithmetic']}",
+        *([f"time      {explanation['together']}"] if explanation["together"] else []),
         "",
         "evidence",
         *(f"  {name}: {_format_detail(value)}" for name, value in document["details"].items()),

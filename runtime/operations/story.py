@@ -97,9 +97,7 @@ def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:
     """Add the findings of a workload up by kind; the most expensive first."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        s = finding.subject
-        key = (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
-        groups.setdefault(key, []).append(finding)
+        groups.setdefault(get_waste_key(finding), []).append(finding)
     # In cents that sum to a total that is rounded once: the total of the findings.
     usd = money.apportion([_sum(group) for group in groups.values()])
     wastes = [
@@ -107,6 +105,12 @@ def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:
         for group, paid in zip(groups.values(), usd, strict=True)
     ]
     return sorted(wastes, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
+
+
+def get_waste_key(finding: Finding) -> tuple[str, ...]:
+    """Return what the findings have in common that a person reads as one waste of several times."""
+    s = finding.subject
+    return (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
 
 
 def _sum(group: Sequence[Finding]) -> Decimal | None:

@@ -68,6 +68,8 @@ run AS (
     FROM numbered
     WHERE least_w = most_w
     GROUP BY cluster, device, idle, run
+    -- One bucket is less than the ten minutes that each comparison begins with, and most are alone.
+    HAVING max(bucket) > min(bucket)
 ),
 
 -- What each GPU shows in an hour, and its runs in the day before and after it.
