@@ -1,7 +1,7 @@
 -- Hours of the ledger from $oldest to the first one of each cluster ($clusters, $first_hours): each
 -- takes the rows of an hour of $since to $until, of the same time of a day of the same kind (a day
--- off or not). The first day is left out: a simulated fleet starts empty. What failed had not failed
--- then, a workload that had not begun left its GPUs free, and nodes that had not joined
+-- off or not). The first day is left out: a simulated fleet starts empty. What failed had not yet,
+-- a workload that had not begun left its GPUs free, and nodes that had not joined
 -- ($joined_nodes, $joined_at) have no rows.
 WITH first_hours AS (
     SELECT
