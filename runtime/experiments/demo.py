@@ -102,7 +102,8 @@ def run_demo(
             write_policies(settings.actions.policies)
         acting = acts and window.seconds >= LEAST_S
         rules = plans.load_policies(settings, [POLICIES]) if acting else ()
-        return _run_path(settings, gpus, window, seed, progress, rules, has_history)
+        has_past = has_history and window.seconds >= LEAST_CLUSTERS_S
+        return _run_path(settings, gpus, window, seed, progress, rules, has_past)
 
 
 def _store_prices(warehouse: Warehouse, settings: Settings, at: datetime) -> None:
@@ -118,7 +119,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
     seed: int,
     progress: Progress,
     rules: "Sequence[Policy]",
-    has_history: bool,
+    has_past: bool,
 ) -> "Story":
     has_small = window.seconds >= LEAST_CLUSTERS_S
     with (
@@ -136,7 +137,7 @@ def _run_path(  # noqa: PLR0917  (one caller)
         progress("writing the ledger", 0.6)
         backtests = second.run_backtests(warehouse, window, POLICIES) if second and rules else None
         failures = pipeline.account(warehouse, window)[1]
-        if has_small and has_history:
+        if has_past:
             failures += write_older_weeks(warehouse, window)
         progress("finding waste", 0.9)
         analysis = pipeline.analyze(
