@@ -6,13 +6,13 @@ belong to another hang.
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import msgspec
 
 from analyzers.limits import read_limits
 from analyzers.workload_rows import Owner
 from fallow.models import STALLED_JOB, Claim, Finding, Recommendation
+from fallow.money import multiply
 
 HANG = "busy_hang"
 
@@ -44,7 +44,7 @@ def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | No
     return msgspec.structs.replace(
         hang,
         gpu_hours=round(hours, 6),
-        usd=None if hang.usd is None else hang.usd * Decimal(repr(part)),
+        usd=multiply(hang.usd, part),
         recommendations=tuple(_scale_advice(advice, part) for advice in hang.recommendations),
         details={**hang.details, "beside": [finding.id for finding in stalled]},
     )
@@ -56,8 +56,8 @@ def _scale_advice(advice: Recommendation, part: float) -> Recommendation:
 
 
 def _scale_claim(claim: Claim, part: float) -> Claim:
-    usd = None if claim.usd is None else claim.usd * Decimal(repr(part))
-    return msgspec.structs.replace(claim, gpu_hours=round(claim.gpu_hours * part, 6), usd=usd)
+    usd, gpu_hours = multiply(claim.usd, part), round(claim.gpu_hours * part, 6)
+    return msgspec.structs.replace(claim, gpu_hours=gpu_hours, usd=usd)
 
 
 def _get_owner(finding: Finding) -> Owner:

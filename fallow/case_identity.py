@@ -11,19 +11,19 @@ case.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fallow.models import Claim, Finding, Recommendation, compute_finding_id
+from fallow.money import multiply
 from fallow.window import Window
 
 TOLERANCE = timedelta(minutes=5)
 """One rollup bucket: two judgements of one stretch may differ by this much at either end."""
 CASE = "case"
 """Key of a finding's details: which part of the case was judged, and what was stored before it."""
-_MICRO = Decimal("0.000001")
 
 CaseKin = tuple[str, str, str, str, str, str]
 """What findings of one case have in common: analyzer, kind, cluster, workload kind, namespace,
@@ -190,7 +190,7 @@ def _lead(finding: Finding, stretch: StoredCase) -> StoredCase:
     start, end = finding.window.start, finding.window.end
     part = (start - stretch.start) / (end - start)
     return msgspec.structs.replace(
-        stretch, end=start, gpu_hours=finding.gpu_hours * part, usd=_multiply(finding.usd, part)
+        stretch, end=start, gpu_hours=finding.gpu_hours * part, usd=multiply(finding.usd, part)
     )
 
 
@@ -216,12 +216,12 @@ def _sum_parts(finding: Finding, stretch: StoredCase) -> tuple[float | None, Dec
     usd = stretch.usd if finding.usd is not None else None
     if end < stretch.end:  # the finding is of a past time: the stretch is longer
         part = (end - stretch.start) / (stretch.end - stretch.start)
-        return round(stretch.gpu_hours * part, 6), _multiply(usd, part)
+        return round(stretch.gpu_hours * part, 6), multiply(usd, part)
     part = _measure_observed(finding, max(stretch.end, start), end) / _measure_observed(
         finding, start, end
     )
     hours = round(stretch.gpu_hours + finding.gpu_hours * part, 6)
-    added_usd = _multiply(finding.usd, part)
+    added_usd = multiply(finding.usd, part)
     return hours, None if usd is None or added_usd is None else usd + added_usd
 
 
@@ -259,7 +259,7 @@ def cut_before(finding: Finding, start: datetime) -> Finding:
         id=compute_finding_id(finding.analyzer, finding.kind, finding.subject, start),
         window=Window(start, window.end),
         gpu_hours=round(finding.gpu_hours * part, 6),
-        usd=_multiply(finding.usd, part),
+        usd=multiply(finding.usd, part),
         recommendations=tuple(
             _scale_recommendation(advice, part) for advice in finding.recommendations
         ),
@@ -286,14 +286,14 @@ def _scale_recommendation(advice: Recommendation, part: float) -> Recommendation
         advice,
         claims=tuple(_scale_claim(claim, part) for claim in advice.claims),
         gross_gpu_hours=_convert_hours(advice.gross_gpu_hours, part),
-        gross_usd=_multiply(advice.gross_usd, part),
+        gross_usd=multiply(advice.gross_usd, part),
         marginal_gpu_hours=_convert_hours(advice.marginal_gpu_hours, part),
-        marginal_usd=_multiply(advice.marginal_usd, part),
+        marginal_usd=multiply(advice.marginal_usd, part),
         marginal_idle_gpu_hours=_convert_hours(advice.marginal_idle_gpu_hours, part),
         marginal_in_use_gpu_hours=_convert_hours(advice.marginal_in_use_gpu_hours, part),
-        marginal_in_use_usd=_multiply(advice.marginal_in_use_usd, part),
+        marginal_in_use_usd=multiply(advice.marginal_in_use_usd, part),
         at_most_gpu_hours=_convert_hours(advice.at_most_gpu_hours, part),
-        at_most_usd=_multiply(advice.at_most_usd, part),
+        at_most_usd=multiply(advice.at_most_usd, part),
     )
 
 
@@ -301,14 +301,10 @@ def _scale_claim(claim: Claim, part: float) -> Claim:
     return msgspec.structs.replace(
         claim,
         gpu_hours=round(claim.gpu_hours * part, 6),
-        usd=_multiply(claim.usd, part),
+        usd=multiply(claim.usd, part),
         granted_gpu_hours=_convert_hours(claim.granted_gpu_hours, part),
     )
 
 
 def _convert_hours(hours: float | None, part: float) -> float | None:
     return None if hours is None else round(hours * part, 6)
-
-
-def _multiply(usd: Decimal | None, part: float) -> Decimal | None:
-    return None if usd is None else (usd * Decimal(repr(part))).quantize(_MICRO, ROUND_HALF_EVEN)

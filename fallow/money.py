@@ -1,10 +1,10 @@
 """Round dollars to cents: a sum is rounded once, and its parts add up to it."""
 
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from itertools import product
 
-CENT = Decimal("0.01")
+CENT, MICRO = Decimal("0.01"), Decimal("0.000001")
 DECIMALS = 8
 """Of stored dollars (`fallow.tables`)."""
 MOST_USD = 10**9
@@ -18,6 +18,11 @@ MICRO_HOURS = 6
 def round_to_cents(usd: Decimal) -> Decimal:
     """Return dollars rounded to cents, half to even, as every page and table shows them."""
     return usd.quantize(CENT)
+
+
+def multiply(usd: Decimal | None, part: float) -> Decimal | None:
+    """Return a part of dollars, in millionths; None = there is no price."""
+    return None if usd is None else (usd * Decimal(repr(part))).quantize(MICRO, ROUND_HALF_EVEN)
 
 
 def sum_known(parts: Iterable[Decimal | None]) -> Decimal | None:

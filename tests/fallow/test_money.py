@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.money import CENT, apportion, round_to_cents, split, sum_money
+from fallow.money import CENT, apportion, multiply, round_to_cents, split, sum_money
 
 dollars = st.none() | st.decimals(0, 10**6, places=8)
 
@@ -43,3 +43,8 @@ def test_rows_and_their_idle_parts_sum_to_their_own_totals(
         if row is not None and part is not None:
             assert 0 <= part <= row
             assert percent < 100 or part == row
+
+
+def test_a_part_of_dollars_has_the_decimals_that_can_be_stored() -> None:
+    assert multiply(Decimal(10), 1 / 3) == Decimal("3.333333")
+    assert multiply(None, 1 / 3) is None
