@@ -5,6 +5,7 @@ binds it only in the namespaces they allow. Nothing here ever grants `delete`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from actions.reclaim.subjects import get_plural
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
 from fallow.errors import UsageError
 from fallow.protocols import Executor, Right
+from fallow.resources import read_table
 
 LOOP = (
     Right("", "events", ("create",)),
@@ -43,6 +45,8 @@ CANARY = (
 )
 """The rights in the canary's own namespace, where there is a canary: to make one Deployment, to
 stop and to restore it."""
+OWN_ROLES = frozenset({"fallow-own", "fallow-canary"})
+"""The Roles in namespaces of Fallow's own; all others are ClusterRoles."""
 VERBS = ("get", "list", "watch", "create", "patch")
 """Every verb that a right may name; update and delete are not among them."""
 
@@ -57,6 +61,13 @@ class RightCheck(msgspec.Struct, frozen=True):
     namespace: str
     allowed: bool
     why: str = ""
+
+
+@cache
+def list_cluster_scoped() -> frozenset[tuple[str, str]]:
+    """Return the group and resource of objects without a namespace: no RoleBinding grants them."""
+    rows = read_table("actions", "cluster_scoped.csv")
+    return frozenset((row["group"], row["resource"]) for row in rows)
 
 
 def annotate_rights() -> tuple[Right, ...]:
@@ -135,13 +146,15 @@ def check_rights(
 ) -> list[RightCheck]:
     """Check our rights with the API (SelfSubjectAccessReview), for each right and namespace.
 
-    `ask` posts a review and returns the answer; no namespace = the whole cluster.
+    `review` posts a review and returns the answer; no namespace = the whole cluster, which is also
+    where objects without a namespace are.
     """
     answers: dict[tuple[str, str, str, str], tuple[bool, str]] = {}
     proofs = []
     for role, role_rights in rights.items():
         for right in role_rights:
-            for namespace in namespaces or ("",):
+            is_wide = (right.group, right.resource) in list_cluster_scoped()
+            for namespace in ("",) if is_wide else namespaces or ("",):
                 for verb in right.verbs:
                     key = right.group, right.resource, verb, namespace
                     if key not in answers:

@@ -1,5 +1,6 @@
 """Find out which controls of an API server are in force, by its version and its objects."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from fallow.kube.discovery import ServedResources
 from fallow.resources import read_table
 
 LABEL = "app.kubernetes.io/part-of=fallow"
+ACCOUNT = re.compile(r"system:serviceaccount:([\w.-]+:[\w.-]+)")
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -69,13 +71,18 @@ def _review_policies(cluster: KubeClient, control: Control, expected: set[str]) 
         return [*cluster.items(f"{control.root}/{resource}", labels=LABEL)]
 
     try:
-        policies = {name(obj) for obj in list_objects(control.resource)}
-        bindings = {obj["spec"]["policyName"] for obj in list_objects(control.bindings)}
+        specs = {name(obj): obj["spec"] for obj in list_objects(control.resource)}
+        bound = [obj["spec"] for obj in list_objects(control.bindings)]
     except FallowError as error:
         text = f"whether it is in force is unknown: {error.message}"
         return ControlState(control.control, "off", text, f"kubectl get {control.bindings}")
+    policies, bindings = set(specs), {spec["policyName"] for spec in bound}
+    weak = {spec["policyName"] for spec in bound if not _refuses(spec)}
     if absent := sorted(bindings - policies):
         text = f"{len(absent)} bindings have no policy and refuse nothing: {', '.join(absent[:3])}"
+        return ControlState(control.control, "warn", text, control.next_step)
+    if weak:
+        text = f"{len(weak)} bindings do not deny everywhere: {', '.join(sorted(weak)[:3])}"
         return ControlState(control.control, "warn", text, control.next_step)
     in_force = policies & bindings
     if not in_force:
@@ -83,4 +90,12 @@ def _review_policies(cluster: KubeClient, control: Control, expected: set[str]) 
     if missing := sorted(expected - in_force):
         text = f"{len(missing)} of {len(expected)} are missing: {', '.join(missing[:3])}"
         return ControlState(control.control, "warn", text, control.next_step)
-    return ControlState(control.control, "ok", f"in force: {len(in_force)} policies")
+    accounts = sorted(set(ACCOUNT.findall(str([specs[key] for key in in_force]))))
+    of = f", for {', '.join(a.replace(':', '/') for a in accounts)} alone" if accounts else ""
+    return ControlState(control.control, "ok", f"in force: {len(in_force)} policies{of}")
+
+
+def _refuses(binding: Mapping[str, Any]) -> bool:
+    """Return whether a binding denies, everywhere; those of mutating policies deny nothing."""
+    actions = binding.get("validationActions")
+    return actions is None or ("Deny" in actions and not binding.get("matchResources"))

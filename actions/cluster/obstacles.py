@@ -1,8 +1,8 @@
 """Find what would revert a change: GitOps, autoscalers, Kueue, an owner above, a rollout.
 
 If the intent is given, only those that would undo exactly these writes are named. An HPA ignores a
-Deployment at zero replicas, KEDA keeps the replicas at which it was paused, and no GitOps tool
-restores a field that is not in Git.
+Deployment at zero replicas (unless zero is its own minimum: HPAScaleToZero), KEDA keeps the
+replicas at which it was paused, and no GitOps tool restores a field that is not in Git.
 """
 
 import json
@@ -151,7 +151,11 @@ def _find_autoscaler_obstacles(
     for scaler in autoscalers.find_autoscalers(obj, cluster):
         kind = str(scaler.get("kind"))
         if intent is not None and (
-            (kind == autoscalers.HPA and _can_scale_to_zero(intent, obj))
+            (
+                kind == autoscalers.HPA
+                and get_path(scaler, "spec", "minReplicas") != 0
+                and _can_scale_to_zero(intent, obj)
+            )
             or _is_written(intent, scaler)
         ):
             continue

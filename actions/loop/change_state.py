@@ -17,6 +17,7 @@ that could be compared."""
 MANAGER = "fallow"
 EVICTION = "/eviction"
 METADATA = "/metadata/"
+NAME, UID = "/metadata/name", "/metadata/uid"
 Object = Mapping[str, Any]
 
 
@@ -29,12 +30,19 @@ def compare_object(change: Change, obj: Object | None) -> ObjectState:
         return "other"
     if obj is None:
         return _compare_absent(change)
-    if all(_is_same_field(p, get_value(obj, p), v) for p, v in change.becomes.items()):
+    # An object that is created again is still the old one until it is gone.
+    is_old = is_recreation(change) and get_value(obj, UID) == change.target.uid
+    if not is_old and not find_differences(change.becomes, obj):
         return "becomes"
-    if all(_is_same_field(p, get_value(obj, p), v) for p, v in change.was.items()):
+    if is_old or not find_differences(change.was, obj):
         return "was"
     # A pod of that name with another uid: the pod to evict is gone.
     return "becomes" if _is_eviction(change) else "neither"
+
+
+def is_recreation(change: Change) -> bool:
+    """Return whether a change creates its object again, which bears another uid then."""
+    return change.method == "POST" and NAME in change.becomes and bool(change.target.uid)
 
 
 def is_pending(change: Change, object_state: ObjectState) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from actions.cluster.objects import is_deleting
 from actions.journal import ActionState, JournalState, event_types
 from actions.journal.action_state import UndoState
 from actions.loop.annotate import remove_annotations
@@ -18,6 +19,7 @@ from actions.loop.change_state import (
     find_differences,
     find_last_writer,
     is_pending,
+    is_recreation,
     set_current_version,
 )
 from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
@@ -52,6 +54,7 @@ def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
     _require_undoable(context, state)
     checks = check_objects(context, state)
     _require_unchanged(context, state, checks)
+    _require_lasting(context, state)
     _require_sendable(context, state, checks)
     document = {"requested": True, "ends": "undone"}
     context.record.append(event_types.UNDO_STARTED, state.action.id, document, actor=by)
@@ -259,12 +262,29 @@ def _require_unchanged(context: ActionContext, state: ActionState, checks: list[
         raise RefusedError(f"action {state.action.id} was reversed already, by {by}")
 
 
+def _require_lasting(context: ActionContext, state: ActionState) -> None:
+    """Refuse an undo of an object that is being deleted: no pods would come back."""
+    target = state.action.intent.target
+    if not target.api_version or any(map(is_recreation, state.action.intent.undo)):
+        return
+    obj = context.cluster.get(context.path(target))
+    if obj is not None and is_deleting(obj):
+        name = f"{target.kind} {target.name}"
+        raise RefusedError(
+            f"action {state.action.id} cannot be undone: {name} is being deleted, so no pods of it "
+            "would come back"
+        )
+
+
 def _require_sendable(context: ActionContext, state: ActionState, checks: list[UndoCheck]) -> None:
     """Refuse an undo whose first write would wait: the undo could not make progress."""
     first = next((check.change for check in checks if check.state == "was"), None)
     why = None if first is None else context.sender.explain_wait(first)
     if why is not None:
-        raise RefusedError(f"action {state.action.id} cannot be undone now: {why}")
+        raise RefusedError(
+            f"action {state.action.id} cannot be undone now: {why}",
+            hint=f"once that is over: fallow undo {state.action.id}",
+        )
 
 
 def _must_send(state: ActionState, number: int, check: UndoCheck) -> bool:

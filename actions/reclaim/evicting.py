@@ -33,6 +33,7 @@ _SERVERS = (
     "ephemeralContainers",
 )
 """Fields that the API server fills in, and would reject or misread in a new pod."""
+_TIES = ("ownerReferences", "finalizers")
 RESTORE = "restore"
 """The parameter with which a policy asks that the undo creates a pod again."""
 RESTORE_ROLE = "fallow-restore-pods"
@@ -100,6 +101,7 @@ class EvictExecutor:
             becomes={"/metadata/uid": None},
             guarded=False,
         )
+        frees = to_freed_pods((pod,), cluster)
         recreate = Change(
             workload.later,
             "POST",
@@ -110,13 +112,14 @@ class EvictExecutor:
             was={"/metadata/name": None},
             becomes={"/metadata/name": name(pod)},
             guarded=False,
+            after=frees,
         )
         return Intent(
             target=workload.target,
             capability="evict",
             changes=(evict,),
             undo=(recreate,),
-            frees=to_freed_pods((pod,), cluster),
+            frees=frees,
             lost="everything outside its volumes: the undo is a new pod of the same manifest",
         )
 
@@ -163,6 +166,8 @@ def build_manifest(pod: Any) -> dict[str, Any]:
         "name": name(pod),
         "namespace": get_namespace(pod),
         **{k: dict(v) for k, v in marks.items()},
+        # Without them nobody collects the pod, or waits for its end, as before.
+        **{k: pod["metadata"][k] for k in _TIES if pod["metadata"].get(k)},
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from actions import executors
-from actions.rights import CANARY, OWN, build_rules, list_roles
+from actions.rights import CANARY, OWN, build_rules, list_cluster_scoped, list_roles
 from fallow.protocols import Right
 from fallow.resources import read_table
 from fallow.settings import Settings
@@ -106,7 +106,7 @@ def render_pages(chart: Path) -> dict[str, str]:
 
 def _split_by_scope(role_rights: Iterable[Right]) -> dict[str, list[dict[str, Any]]]:
     """Split the rights that a RoleBinding cannot grant from those that it can (`namespaces`)."""
-    wide = {(row["group"], row["resource"]) for row in _list_rows("cluster_scoped")}
+    wide = list_cluster_scoped()
     listed = list(role_rights)
     return {
         "namespaced": build_rules(r for r in listed if (r.group, r.resource) not in wide),

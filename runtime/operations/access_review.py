@@ -10,7 +10,15 @@ from actions.admission.scopes import list_role_writes
 from actions.cluster.access import post_review
 from actions.cluster.client import KubeClient
 from actions.hints.admission import build_manifests
-from actions.rights import CANARY, OWN, RightCheck, check_rights, list_roles
+from actions.rights import (
+    CANARY,
+    OWN,
+    OWN_ROLES,
+    RightCheck,
+    check_rights,
+    list_cluster_scoped,
+    list_roles,
+)
 from fallow.kube.api import ApiConnection, connect
 from fallow.settings import Settings
 
@@ -83,12 +91,20 @@ def _build_row(role: str, proofs: Sequence[RightCheck]) -> dict[str, Any]:
         "check": role,
         "status": "warn" if len(lacking) < len(proofs) else "off",
         "finding": f"may not {', '.join(examples)}{more}",
-        "next_step": f"bind ClusterRole {role} of deploy/rbac/actor.yaml, or leave it off",
+        "next_step": f"bind {_name_kind(role, lacking)} of deploy/rbac/actor.yaml, or leave it off",
     }
+
+
+def _name_kind(role: str, lacking: Sequence[RightCheck]) -> str:
+    """Return a role with its kind, and by which binding where that of a namespace is not enough."""
+    if role in OWN_ROLES:
+        return f"Role {role}"
+    wide = any((p.group, p.resource) in list_cluster_scoped() for p in lacking)
+    return f"ClusterRole {role}{' by a ClusterRoleBinding' if wide else ''}"
 
 
 def describe_right(proof: RightCheck) -> str:
     """Return a right as a short text."""
     group = f".{proof.group}" if proof.group else ""
-    where = f" in {proof.namespace}" if proof.namespace else ""
+    where = f" in {proof.namespace or 'the whole cluster'}"
     return f"{proof.verb} {proof.resource}{group}{where}"

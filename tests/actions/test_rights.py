@@ -103,6 +103,42 @@ def test_the_api_is_asked_once_for_each_right_and_namespace() -> None:
     ]
 
 
+def test_objects_without_a_namespace_are_reviewed_in_the_whole_cluster() -> None:
+    """A RoleBinding grants nothing there, though a review inside its namespace says so."""
+    wanted: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        wanted.append(body["spec"]["resourceAttributes"])
+        return {"status": {"allowed": "namespace" in wanted[-1]}}
+
+    rights = {"a": [Right("", "nodes", ("patch",)), Right("", "pods", ("get",))]}
+    proofs = check_rights(answer, rights, ["ml", "dev"])
+    assert [(p.resource, p.namespace, p.allowed) for p in proofs] == [
+        ("nodes", "", False),
+        ("pods", "ml", True),
+        ("pods", "dev", True),
+    ]
+
+
+def test_what_to_bind_is_named_by_its_kind_and_its_binding(place: Place) -> None:
+    if place.server is None:
+        pytest.skip("rights of a real server are bound by its own roles")
+    image = {"FALLOW_ACTIONS__CANARY__IMAGE": "pause:1"}
+    place.server.access.deny("patch", "nodes")
+    place.server.access.deny("patch", "deployments/scale")
+    try:
+        settings = load(environ=image, flags={"cluster": "sim"}).settings
+        rows = {r["check"]: r for r in review_access(settings, ["ml"], api=place.door._api)}
+    finally:
+        place.server.access.denials = {d for d in place.server.access.denials if d.user == "nobody"}
+    file = "of deploy/rbac/actor.yaml, or leave it off"
+    assert rows["fallow-canary"]["next_step"] == f"bind Role fallow-canary {file}"
+    assert rows["fallow-act-mig"]["finding"] == "may not patch nodes in the whole cluster"
+    expected = f"bind ClusterRole fallow-act-mig by a ClusterRoleBinding {file}"
+    assert rows["fallow-act-mig"]["next_step"] == expected
+    assert rows["fallow-act-scale"]["next_step"] == f"bind ClusterRole fallow-act-scale {file}"
+
+
 def test_the_doctor_names_the_cluster_and_what_each_role_lacks(place: Place) -> None:
     if place.server is None:
         pytest.skip("rights of a real server are bound by its own roles")

@@ -12,6 +12,8 @@ import yaml
 
 from actions.admission.controls import review_controls
 from actions.hints import admission as precision
+from actions.rights import check_rights
+from fallow.protocols import Right
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
 from tests.actions.admission.test_cases import USERS, documents
@@ -252,6 +254,60 @@ def test_bindings_without_their_policy_are_named(
     assert (states["admission policies"].status, states["admission policies"].finding) == (
         status, text
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("actions", "part", "status", "text"),
+    [
+        (["Warn"], {}, "warn", "1 bindings do not deny everywhere: a"),
+        (["Audit"], {}, "warn", "1 bindings do not deny everywhere: a"),
+        (["Deny"], {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}},
+         "warn", "1 bindings do not deny everywhere: a"),
+        (["Deny", "Audit"], {}, "ok", "in force: 1 policies, for gpu-tools/fallow alone"),
+    ],
+)  # fmt: skip
+def test_what_denies_nothing_is_not_in_force_and_the_account_is_named(
+    actions: list[str], part: Object, status: str, text: str
+) -> None:
+    """A site tries policies out with warnings, or wrote them for another account."""
+    with stub() as kube:
+        root = "/apis/admissionregistration.k8s.io/v1"
+        meta = {"name": "a", "labels": {"app.kubernetes.io/part-of": "fallow"}}
+        account = "request.userInfo.username in ['system:serviceaccount:gpu-tools:fallow']"
+        policy = {"matchConditions": [{"name": "actor", "expression": account}]}
+        binding = {"policyName": "a", "validationActions": actions, **part}
+        for plural, spec in (
+            ("validatingadmissionpolicies", policy),
+            ("validatingadmissionpolicybindings", binding),
+        ):
+            made = kube.ask("POST", f"{root}/{plural}", {"metadata": meta, "spec": spec})
+            assert made.code == 201, made.body
+        states = {s.control: s for s in review_controls(door(kube.url), {})}
+    state = states["admission policies"]
+    assert (state.status, state.finding) == (status, text)
+
+
+def test_a_role_binding_grants_no_write_of_a_node_and_the_review_says_so(
+    real_server: Server,
+) -> None:
+    kube, root = real_server.kube, "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["patch"]}]
+    kube.ask("POST", f"{root}/clusterroles", {"metadata": {"name": "mig"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "mig"},
+        "subjects": [{"kind": "User", "name": "nobody"}],
+        "roleRef": {"kind": "ClusterRole", "name": "mig"},
+    }
+    kube.ask("POST", f"{root}/namespaces/lab/rolebindings", binding)
+    client = door(kube.url, ca=kube.ca, token=real.NOBODY)
+    rights = {"a": [Right("", "nodes", ("patch",)), Right("", "pods", ("patch",))]}
+    expected = {"nodes": False, "pods": True}
+    answers: dict[str, bool] = {}
+    deadline = time.monotonic() + 20  # a role is in force a moment after it was bound
+    while answers != expected and time.monotonic() < deadline:
+        proofs = check_rights(client.review, rights, ["lab"])
+        answers = {p.resource: p.allowed for p in proofs}
+    assert answers == expected
 
 
 @contextmanager

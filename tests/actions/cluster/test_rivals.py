@@ -111,6 +111,18 @@ def test_an_hpa_rests_at_zero_and_so_is_no_rival_then(place: Place) -> None:
     assert after == before, "the HPA is left just as it is"
 
 
+def test_an_hpa_with_a_minimum_of_zero_scales_up_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HPAScaleToZero: a server without that feature gate refuses the object, so it is not made."""
+    obj = deployed(place)
+    before = scaler(place)
+    intent = intend(place)
+    zero = {**before, "kind": autoscalers.HPA, "spec": {**before["spec"], "minReplicas": 0}}
+    monkeypatch.setattr(autoscalers, "find_autoscalers", lambda *_: [zero])
+    assert gates(obj, place, intent) == {"autoscaler"}
+
+
 def test_an_hpa_of_another_object_is_nobodys_business(place: Place) -> None:
     obj = deployed(place)
     scaler(place, "other")
