@@ -28,7 +28,13 @@ def settle(factory: pytest.TempPathFactory, home: Path) -> Settings:
 def alone(home: Path, *, days: int, gpus: int) -> Settings:
     """Fill a warehouse with the demo's fleet only, policies in force, and return its settings."""
     demo.run_demo(
-        days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home, acts=False
+        days=days,
+        gpus=gpus,
+        seed=1,
+        progress=lambda _what, _part: None,
+        home=home,
+        acts=False,
+        has_history=True,
     )
     return live(home, days=days)
 

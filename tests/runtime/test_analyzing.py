@@ -258,6 +258,17 @@ def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(
     assert "$claims = 0" in text
 
 
+def test_waste_of_several_times_is_explained_with_its_sum(warehouse: Warehouse) -> None:
+    (found,) = pipeline.analyze(warehouse, WINDOW, {"theirs": Found("theirs")}).findings
+    assert explain_finding(warehouse, found.id)["together"] is None
+    early = Window(START - timedelta(hours=3), START - timedelta(hours=1))
+    twice = [found, msgspec.structs.replace(found, id="0" * 12, window=early)]
+    warehouse.ingest([findings.build_rows(twice, found_at=WINDOW.end)])
+    explanation = explain_finding(warehouse, found.id)
+    assert explanation["together"] == "2 of 2, together $16.00, 4.0 GPU-hours"
+    assert "time      2 of 2, together" in render_explanation(explanation)
+
+
 def test_an_analyzer_s_own_proof_is_what_is_shown(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
