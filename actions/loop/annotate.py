@@ -36,7 +36,7 @@ def announce_action(context: ActionContext, action: Action, link: str = "") -> l
         ]
     except TemporaryError as error:
         return [error.message]
-    return [why for _, why in _send_all(context, changes)]
+    return [why for verdict, why in _send_all(context, changes) if verdict != "gone"]
 
 
 def remove_annotations(context: ActionContext, action: Action) -> list[str] | None:

@@ -59,3 +59,10 @@ def test_an_undo_of_an_object_that_is_being_deleted_is_refused(site: Site) -> No
     with pytest.raises(RefusedError, match="Deployment web is being deleted"):
         actor.undo(state.action.id, "ann")
     assert site.replicas() == 0
+
+
+def test_an_eviction_that_is_done_has_no_annotation_to_miss(site: Site) -> None:
+    site.bare_pod()
+    state = site.done(site.actor())
+    assert state.outcome is not None
+    assert state.outcome.reasons == ()
