@@ -100,6 +100,7 @@ def choose(
     table_name: str,
     name_of: Callable[[dict[str, Any]], str],
     height: int | None = None,
+    on_phone: Sequence[str] = (),
 ) -> dict[str, Any] | None:
     """Show rows as a table and return the chosen one, by a click or in the box below.
 
@@ -128,7 +129,13 @@ def choose(
             st.query_params[key] = st.session_state[key]
 
     page.show_table(
-        rows, columns, table_name=table_name, height=height, key=f"{key}-table", on_select=clicked
+        rows,
+        columns,
+        table_name=table_name,
+        height=height,
+        key=f"{key}-table",
+        on_select=clicked,
+        on_phone=on_phone,
     )
     choice = st.selectbox(
         label,

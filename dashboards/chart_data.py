@@ -4,7 +4,8 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import bridge, savings, spend, waterfall
+from dashboards.figures import bridge, funnel, savings, spend, waterfall
+from dashboards.text import format_share
 
 BRIDGE = {
     "volume": "GPU-hours that were not wasted, at the average rate before",
@@ -54,6 +55,19 @@ def build_savings_stages(savings_stages: savings.Stages) -> list[dict[str, Any]]
         _stage("acted", savings_stages.acted_usd, charts.BLUE),
         _stage("verified", savings_stages.verified_usd, charts.GREEN),
     ]
+
+
+def build_funnel_stages(whole: funnel.FunnelPart) -> list[dict[str, Any]]:
+    """Return the stages of the paid hours for `charts.draw_funnel`, up to the last known one."""
+    rows = [{"name": "paid", "share": 1.0, "colour": charts.SLATE, "said": ""}]
+    before = "paid"
+    for name, factor, left in whole.stages:
+        label = format_share(left, 1)
+        if before != "paid":
+            label += f" ({format_share(factor, 1)} of {before})"
+        rows.append({"name": name, "share": left, "colour": charts.BLUE, "said": label})
+        before = name
+    return [row for row in rows if row["share"] is not None]
 
 
 def build_month_days(month_spend: spend.Month) -> list[dict[str, Any]]:

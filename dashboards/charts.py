@@ -73,30 +73,53 @@ def build_state_scale(states: Sequence[str] | None = None) -> alt.Scale:
     return alt.Scale(domain=states_chosen, range=[STATE_COLOURS[s] for s in states_chosen])
 
 
-def draw_states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> alt.Chart:
-    """Stack what each state took per day: columns day, state and the unit's."""
+def draw_states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> Chart:
+    """Stack what each state took per day, with the allocated share of the hours as a line.
+
+    Columns: day, state, gpu_hours, usd, allocated_gpu_hours (without it there is no line).
+    """
     title, form = ("USD per day", "$,.0f") if unit == "usd" else ("GPU-hours per day", ",.0f")
     order = {state: n for n, state in enumerate(STATE_COLOURS)}
     records = [{**row, "order": order.get(row["state"], 99)} for row in rows.to_pylist()]
     used = {str(row["state"]) for row in records}
-    chart: alt.Chart = (
-        alt.Chart(build_values(records))
-        .mark_bar()
+    base = alt.Chart(build_values(records)).encode(
+        x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b"))
+    )
+    bars = base.mark_bar().encode(
+        y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
+        color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
+        order=alt.Order("order:Q"),
+        tooltip=[
+            alt.Tooltip("day:T", title="day", timeUnit=DAY),
+            alt.Tooltip("state:N"),
+            alt.Tooltip("gpu_hours:Q", title="GPU-hours", format=",.1f"),
+            alt.Tooltip("usd:Q", title="USD", format=",.2f"),
+        ],
+    )
+    if "allocated_gpu_hours" not in rows.column_names:
+        return bars.properties(height=height)  # type: ignore[no-any-return]
+    line = (
+        base.transform_aggregate(
+            hours="sum(gpu_hours)", held="sum(allocated_gpu_hours)", groupby=["day"]
+        )
+        .transform_calculate(allocated="datum.held / datum.hours")
+        .mark_line(color=SLATE, strokeWidth=2, point={"color": SLATE})
         .encode(
-            x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
-            y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
-            color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
-            order=alt.Order("order:Q"),
+            x=alt.X("day:T", title=None, timeUnit=DAY, bandPosition=0.5),
+            y=alt.Y(
+                "allocated:Q",
+                title="allocated (line)",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="%", grid=False),
+            ),
             tooltip=[
                 alt.Tooltip("day:T", title="day", timeUnit=DAY),
-                alt.Tooltip("state:N"),
-                alt.Tooltip("gpu_hours:Q", title="GPU-hours", format=",.1f"),
-                alt.Tooltip("usd:Q", title="USD", format=",.2f"),
+                alt.Tooltip("allocated:Q", title="allocated", format=".1%"),
             ],
         )
-        .properties(height=height)
     )
-    return chart
+    layered: Chart = (bars + line).resolve_scale(y="independent").properties(height=height)
+    return layered
 
 
 def draw_kinds_over_time(
@@ -293,14 +316,21 @@ def draw_coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
     return layered
 
 
-def draw_funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
-    """Draw stages as bars, one below the other: columns name, usd, colour, said."""
+def draw_funnel(
+    rows: Sequence[Mapping[str, Any]], value: str = "usd", *, title: str = "USD"
+) -> Chart:
+    """Draw stages as bars, one below the other: columns name, the value's, colour, said.
+
+    A `share` is of one, in percent; another value is dollars.
+    """
     order = [str(row["name"]) for row in rows]
-    form = _choose_axis_format([row["usd"] for row in rows])
+    scale = alt.Scale(domain=[0, 1]) if value == "share" else alt.Undefined
+    form = "%" if value == "share" else f"${_choose_axis_format([row[value] for row in rows])}"
+    axis = alt.Axis(format=form, tickCount=5)
     base = alt.Chart(build_values(rows)).encode(
         y=alt.Y("name:N", sort=order, title=None),
-        x=alt.X("usd:Q", title=title, axis=alt.Axis(format=f"${form}")),
-        tooltip=["name:N", alt.Tooltip("usd:Q", title=title, format=",.2f")],
+        x=alt.X(f"{value}:Q", title=title, axis=axis, scale=scale),
+        tooltip=["name:N", alt.Tooltip("said:N", title=title)],
     )
     bars = base.mark_bar().encode(color=alt.Color("colour:N", scale=None))
     text = base.mark_text(align="left", dx=6, color=GREY).encode(text="said:N")

@@ -188,6 +188,7 @@ def draw_week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colou
     return chart
 
 
+LINE_PX = 3
 GPU_FORMAT = ",.3~r"
 """Format of an axis of GPUs: whole numbers alone would write 0, 1, 1, 2, 2 below three of them."""
 
@@ -201,8 +202,12 @@ def track(
     form: str = "~s",
     height: int = 110,
     colours: Sequence[str] = (BLUE, SLATE),
+    points: bool = False,
 ) -> Chart:
-    """Draw lines over time: column at, and one column per key of `lines`, with its name."""
+    """Draw lines over time: column at, and one column per key of `lines`, with its name.
+
+    `points`: single values between gaps are points.
+    """
     palette = dict(zip(lines, colours, strict=False))
     records = [
         {"at": row["at"], "series": name, "value": row[key]}
@@ -211,10 +216,17 @@ def track(
     ]
     chart: alt.Chart = (
         alt.Chart(build_values(records))
-        .mark_line(interpolate="step-after", invalid="break-paths-filter-domains", clip=True)
+        .mark_line(
+            interpolate="step-after", invalid="break-paths-filter-domains", clip=True, point=points
+        )
         .encode(
             x=_build_time_axis(span),
-            y=alt.Y("value:Q", title=title, axis=alt.Axis(format=form, tickCount=3)),
+            y=alt.Y(
+                "value:Q",
+                title=title,
+                axis=alt.Axis(format=form, tickCount=3),
+                scale=alt.Scale(padding=LINE_PX),  # clipping would halve a line at the edge
+            ),
             color=alt.Color(
                 "series:N",
                 title=None,

@@ -40,7 +40,8 @@ def choose_owners(request: PageRequest) -> tuple[str, ...]:
 
 def list_names(request: PageRequest) -> tuple[str, ...]:
     """Return the requested owners: chosen here, else the filter's, else the person's."""
-    choice = st.session_state.get(KEY) or request.filters.team or request.filters.namespace
+    chosen = st.session_state.get(KEY) or st.query_params.get(KEY)
+    choice = chosen or request.filters.team or request.filters.namespace
     if choice:
         return (str(choice),)
     person = request.person

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards import active_settings, data
+from dashboards import active_settings, data, table_widths
 from dashboards.charts import Chart
 from dashboards.figures import analysis_runs, data_health, reconciliation
 from dashboards.figures.extent import DataExtent
@@ -27,6 +27,7 @@ from dashboards.text import (
     escape,
     format_hours,
     format_hours_with_share,
+    format_missing,
     format_money,
     format_share,
 )
@@ -80,6 +81,8 @@ RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
 FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
+ROW_PX, WHOLE_ROWS, MOST_ROWS = 35, 15, 11
+"""Height of a row, and how many a table shows: all of up to 15, of more the first eleven."""
 NAME_PX = 250
 TIME_PX = 130
 MOST_OFFERED = 500
@@ -231,39 +234,47 @@ def show_table(
     row_names: Sequence[str] | None = None,
     missing: str = "unknown",
     in_csv: Collection[str] = (),
+    total: Mapping[str, Any] | None = None,
+    on_phone: Sequence[str] = (),
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
     Cells are drawn, not parsed: a name is shown as it is. Numbers have three significant digits,
     counts all of them. The download below it has the same rows as CSV without formulas; numbers
-    keep their digits there. `on_select` is called when a row was clicked;
+    keep their digits there, and columns for which a screen of 1,280 pixels has no room
+    (`table_widths.fit_columns`). `on_select` is called when a row was clicked;
     `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with the
     row's number, which asks for the page of its details (`links.open_page`); `row_names` are the
     rows in the box that opens them by keyboard, where the first column does not name them.
     `missing` is shown where a number is null: say why where the reason is known. Columns in
-    `in_csv` are in the download alone, so that the others fit on a screen of 1,280 pixels. Rows
-    that are of several clusters name theirs.
+    `in_csv` are in the download alone, though they might fit. Rows that are of several clusters
+    name theirs. `total` is the row of totals (`sum_rows`), above the
+    others: it is in sight however many they are, opens nothing, and the download is without it.
+    `on_phone`: the columns of dollars, what and why; a phone shows the first rows as a list of them
+    above the table.
     """
-    columns = _name_clusters(rows, columns)
-    formatted = _build_table(rows, columns)
-    names = formatted.column_names
-    columns = {n: _configure(columns[n], formatted[n]) for n in names}
-    formatted = pa.table({n: _format_column(formatted[n], columns[n]) for n in names})
-    on_screen = [column for column in names if column not in in_csv]
+    formatted, columns = _format_table(rows, _name_clusters(rows, columns), total)
+    names, above = formatted.column_names, int(bool(total and formatted.num_rows))
+    room = table_widths.PAGE_PX - (table_widths.CHOICE_PX if on_select else 0)
+    offered = {n: column for n, column in columns.items() if n not in in_csv}
+    on_screen = table_widths.fit_columns(offered, formatted, room)
     opening = f"open-{to_file_name(table_name)}"
 
     def opened() -> None:
         cells = st.session_state[opening].selection.cells
-        if cells and open_row:
-            open_row(cells[0][0])
+        if cells and open_row and cells[0][0] >= above:
+            open_row(cells[0][0] - above)
             st.session_state[OPENED] = True
 
+    if on_phone:
+        with st.container(key=f"phone-{to_file_name(table_name)}"):
+            st.markdown(_list_for_phone(formatted, on_phone))
     st.dataframe(
-        formatted.select(on_screen),
-        column_config={column: columns[column] for column in on_screen},
-        column_order=on_screen,
+        formatted.select([*offered]),
+        column_config=offered | on_screen,
+        column_order=[*on_screen],
         hide_index=True,
-        height="auto" if height is None else height,
+        height=_choose_height(formatted.num_rows) if height is None else height,
         placeholder=missing,
         alt=table_name,
         key=opening if open_row else key,
@@ -273,11 +284,69 @@ def show_table(
     )
     if st.session_state.pop(OPENED, False):
         st.rerun()
+    formatted = formatted.slice(above)
     if formatted.num_rows:
         with st.container(horizontal=True, vertical_alignment="center"):
-            _offer_csv(formatted, table_name, key or table_name)
+            more = [columns[n]["label"] or n for n in names if n not in on_screen]
+            _offer_csv(formatted, table_name, key or table_name, more)
             if open_row:
                 _offer_rows(row_names or formatted.column(0).to_pylist(), table_name, open_row)
+
+
+def _add_total(rows: pa.Table, total: Mapping[str, Any]) -> pa.Table:
+    """Return the rows below their total, whose dollars may have more digits than theirs."""
+    wide = [
+        field.with_type(pa.decimal128(38, field.type.scale))
+        if pa.types.is_decimal(field.type)
+        else field
+        for field in rows.schema
+    ]
+    first = pa.Table.from_pylist([{n: total.get(n) for n in rows.column_names}], pa.schema(wide))
+    return pa.concat_tables([first, rows.cast(first.schema)])
+
+
+def _format_table(
+    rows: pa.Table | Sequence[dict[str, Any]],
+    columns: dict[str, Any],
+    total: Mapping[str, Any] | None,
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the cells below their total, and the configuration of each column for them."""
+    table = _build_table(rows, columns)
+    if total and table.num_rows:
+        table = _add_total(table, total)
+    columns = {name: _configure(columns[name], table[name]) for name in table.column_names}
+    cells = {name: _format_column(table[name], column) for name, column in columns.items()}
+    return pa.table(cells), columns
+
+
+def _list_for_phone(rows: pa.Table, columns: Sequence[str]) -> str:
+    """Return the first rows as a list: dollars, then what it is about, then why."""
+    usd, *others = columns
+    lines = []
+    for row in rows.slice(0, MOST_ROWS).select([*columns]).to_pylist():
+        texts = [escape(row[name]) for name in others if row[name]]
+        dollars = format_missing() if row[usd] is None else format_money(row[usd])
+        lines.append(f"- **{dollars}** {': '.join(texts)}")
+    return "\n".join(lines)
+
+
+def _choose_height(rows: int) -> int | Literal["content"]:
+    """Return the height of a table: all of a short one, whole rows of a long one."""
+    return "content" if rows <= WHOLE_ROWS else ROW_PX * (MOST_ROWS + 1) + 2
+
+
+def sum_rows(rows: pa.Table, columns: Collection[str], **others: Any) -> dict[str, Any]:
+    """Return the row of totals: sums of the columns with what is known, and the `others`."""
+    sums: dict[str, Any] = {}
+    for column in columns:
+        amounts = rows[column].drop_null().to_pylist()
+        sums[column] = sum(amounts[1:], amounts[0]) if amounts else None
+    return sums | others
+
+
+def compute_percent(part: Any, whole: Any) -> float | None:
+    """Return a part in percent of a whole; None = unknown, or of nothing."""
+    return None if part is None or not whole else 100 * float(part) / float(whole)
 
 
 def _name_clusters(
@@ -304,15 +373,15 @@ def _build_table(rows: pa.Table | Sequence[dict[str, Any]], columns: Collection[
     return rows.select([column for column in columns if column in rows.column_names])
 
 
-def _offer_csv(rows: pa.Table, table_name: str, key: str) -> None:
-    """Show the download of a table's rows."""
+def _offer_csv(rows: pa.Table, table_name: str, key: str, more: Sequence[str]) -> None:
+    """Show the download of a table's rows; `more` are the columns that only it has."""
     st.download_button(
         "CSV",
         lambda: _to_csv(rows),
         file_name=f"{to_file_name(table_name)}.csv",
         mime="text/csv",
         key=f"csv-{key}",
-        help=f"Download: {table_name}",
+        help=f"Download: {table_name}" + f"; also {', '.join(more)}" * bool(more),
         on_click="ignore",
         type="tertiary",
         icon=":material/download:",
@@ -456,7 +525,7 @@ def explain(cell: FigureCell) -> str | None:
 
 
 BUSY = configure_percent(
-    "busy", "hours with work, of the allocated hours whose use is known", bar=False
+    "active", "hours with work, of the allocated hours whose use is known", bar=False
 )
 EFFECTIVE = configure_percent(
     "effective",

@@ -68,6 +68,14 @@ def apportion(
     return [floors.get(n) for n in range(len(parts))]
 
 
+def apportion_column(
+    parts: Sequence[Decimal | None], whole: Decimal | None = None
+) -> list[Decimal | None]:
+    """Return parts as `apportion` does; those of 0 stay 0."""
+    cents = apportion([usd or None for usd in parts], whole)
+    return [usd if exact else exact for usd, exact in zip(cents, parts, strict=True)]
+
+
 def split(
     usd: Sequence[Decimal | None],
     idle: Sequence[Decimal | None],

@@ -5,6 +5,9 @@ lines of all teams sum to the bill, to the same cents as `fallow spend --by team
 --share-unallocated`.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 import pyarrow as pa
 
@@ -50,10 +53,7 @@ def read_statement(views: Views, window: Window, filters: Filters) -> pa.Table:
     cents |= {"total_usd": total, "idle_usd": idle}
     cents["total_usd_gpu"] = money.apportion(exact["total_usd_gpu"])
     cents["usd_loaded"] = [money.sum_known(row[:2]) for row in parts]
-    for name, usd in cents.items():
-        at = rows.column_names.index(name)
-        rows = rows.set_column(at, name, pa.array(usd, rows.schema.field(at).type))
-    return rows
+    return spend.set_columns(rows, cents)
 
 
 def read_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
@@ -66,14 +66,41 @@ def read_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.
     return run_query(views, (*BY_DAY, "chargeback/lines"), window, _select_team(filters, team))
 
 
+def read_statement_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
+    """Return the rows of `read_lines` in cents that add up, row by row and to the team's line.
+
+    Under a filter of namespace, model or pool they sum to their own total.
+    """
+    rows = read_lines(views, window, filters, team)
+    rows = _round_columns(rows, _find_line(views, window, filters, team), ("usd_gpu", "usd_node"))
+    parts = zip(rows["usd_gpu"].to_pylist(), rows["usd_node"].to_pylist(), strict=True)
+    return spend.set_columns(rows, {"usd_loaded": [money.sum_known(row) for row in parts]})
+
+
 def read_workloads(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:
     """Return a team's allocations: a row per workload, the most expensive first.
 
     Columns: cluster, namespace, workload, model (all of them), gpu_hours, used_gpu_hours,
     idle_gpu_hours, usd_gpu, usd_loaded, usd_per_gpu_hour, busy_pct, effective_pct (null = not
-    measured). They sum to the team's usd_loaded, as `lines` do.
+    measured). Dollars are cents that sum to the team's line, as `read_statement_lines` do.
     """
-    return run_query(views, (*BY_DAY, "chargeback/workloads"), window, _select_team(filters, team))
+    chosen = _select_team(filters, team)
+    rows = run_query(views, (*BY_DAY, "chargeback/workloads"), window, chosen)
+    line = _find_line(views, window, filters, team)
+    return _round_columns(rows, line, ("usd_gpu", "usd_loaded"))
+
+
+def _find_line(views: Views, window: Window, filters: Filters, team: str) -> dict[str, Any]:
+    """Return a team's line of the statement; empty = a filter leaves out a part of it."""
+    if not filters.namespace is filters.model is filters.pool is None:
+        return {}
+    teams: list[dict[str, Any]] = read_statement(views, window, filters).to_pylist()
+    return next((row for row in teams if row["team"] == team), {})
+
+
+def _round_columns(rows: pa.Table, line: Mapping[str, Any], names: Sequence[str]) -> pa.Table:
+    cents = {n: money.apportion_column(rows[n].to_pylist(), line.get(n)) for n in names}
+    return spend.set_columns(rows, cents)
 
 
 def _select_team(filters: Filters, team: str) -> Filters:

@@ -95,7 +95,7 @@ def choose_steps(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     A block is what one decision settles: all idle workloads of a cluster, or all that need the same
     step of one analyzer. Columns: those of its largest finding, with usd and gpu_hours of all;
     `workloads` (count), and where there are several, `workload` is their number, `verb` lists
-    their steps and `team` is None unless all have one.
+    their steps; `team` and `saving` are None unless all have one.
     """
     blocks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in order_by_dollars([row for row in rows if row["usd"] or row["gpu_hours"] > 0]):
@@ -118,13 +118,14 @@ def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
     what = f"{platform.pop()}s" if len(platform) == 1 else "workloads"
     what = f"idle {what}" if block[0]["analyzer"] == IDLE else what
     evidence = {row["evidence"] for row in block}
-    teams = {row["team"] for row in block}
+    teams, savings = ({row.get(name) for row in block} for name in ("team", "saving"))
     verbs = dict.fromkeys(row["verb"] or row["kind"] for row in block)
     return whole | {
         "workload": f"{len(names):,} {what}",
         "evidence": evidence.pop() if len(evidence) == 1 else "partly suspected",
         "verb": ", ".join([*verbs][:MOST_VERBS]) + ", ..." * (len(verbs) > MOST_VERBS),
         "team": teams.pop() if len(teams) == 1 else None,
+        "saving": savings.pop() if len(savings) == 1 else None,
     }
 
 

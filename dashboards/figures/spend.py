@@ -1,7 +1,7 @@
 """Compute spend: what was paid, by the requested names, and the forecast of the month."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
+from fallow import money
 from fallow.errors import UsageError
 from fallow.models import WASTED
 from fallow.money import sum_bills
@@ -194,8 +195,25 @@ def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Tabl
     )
 
 
+def read_statement(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+    """Return the rows of `read_by` in cents that sum to `read_totals`, as `fallow spend --by`."""
+    rows = read_by(views, window, filters, key)
+    totals = read_totals(views, window, filters)
+    exact_usd, exact_idle = (rows[name].to_pylist() for name in ("usd", "idle_usd"))
+    usd, idle_usd = money.split(exact_usd, exact_idle, (totals.usd, totals.idle_usd))
+    return set_columns(rows, {"usd": usd, "idle_usd": idle_usd})
+
+
+def set_columns(rows: pa.Table, columns: Mapping[str, Sequence[Decimal | None]]) -> pa.Table:
+    """Return rows with other values in columns of dollars."""
+    for name, usd in columns.items():
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, name, pa.array(usd, rows.schema.field(at).type))
+    return rows
+
+
 def read_daily(views: Views, window: Window, filters: Filters) -> pa.Table:
-    """Return day, state, gpu_hours and usd of each day (UTC) of the window."""
+    """Return day (UTC), state, gpu_hours, allocated_gpu_hours and usd of the window."""
     return run_query(views, (*BY_HOUR, "spend/daily"), window, filters)
 
 

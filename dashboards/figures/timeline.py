@@ -127,7 +127,9 @@ def read_measures(
 
     Columns: at (UTC), activity_pct (mean of the devices), most_pct
     and least_pct (highest value and lowest mean of a device), memory_gb and power_w (of
-    the devices together: whole ones, also where shared), temp_c (hottest), devices.
+    the devices together: whole ones, also where shared), temp_c (hottest), clock_mhz
+    (mean of the SM clocks) and least_clock_mhz, xid (largest code that a device shows; null =
+    none), devices.
     """
     fine = align_window(window).seconds <= FINE.total_seconds()
     rolled = f"timeline/{'fine' if fine else 'coarse'}/rolled"

@@ -2,7 +2,9 @@
 
 import pyarrow as pa
 
+from dashboards.figures import spend
 from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
+from fallow import money
 from fallow.errors import UsageError
 from fallow.models import WASTED
 from fallow.protocols import Views
@@ -33,3 +35,26 @@ def read_by_owner(views: Views, window: Window, filters: Filters, key: str) -> p
         filters,
         by=key,
     )
+
+
+def read_statement(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+    """Return the rows of `read_by_owner` in cents that add up.
+
+    The dollars of the states sum to waste_usd row by row, and each column to its total of
+    `spend.read_totals`.
+    """
+    rows = read_by_owner(views, window, filters, key)
+    totals = spend.read_totals(views, window, filters)
+    if totals.wasted_usd is None or totals.idle_usd is None:
+        return rows
+    parts = {f"{state}_usd": rows[f"{state}_usd"].to_pylist() for state in STATES}
+    idle, *others = (money.sum_known(column) for column in parts.values())
+    rest = money.apportion_column(others, totals.wasted_usd - totals.idle_usd)
+    wholes = [totals.idle_usd if idle else idle, *rest]
+    cents = {
+        name: money.apportion_column(column, whole)
+        for (name, column), whole in zip(parts.items(), wholes, strict=True)
+    }
+    wasted = [money.sum_known(row) for row in zip(*cents.values(), strict=True)]
+    unknown = money.apportion_column(rows["unknown_usd"].to_pylist())
+    return spend.set_columns(rows, cents | {"waste_usd": wasted, "unknown_usd": unknown})

@@ -55,7 +55,7 @@ TEAMS = (
     ReportColumn("shared_usd", "shared", "usd"),
     ReportColumn("idle_usd", "of own, idle", "usd"),
     ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("busy_pct", "busy", "percent", "no known use"),
+    ReportColumn("busy_pct", "active", "percent", "no known use"),
     ReportColumn("effective_pct", "effective", "percent", "not measured"),
 )
 BRIDGE = (

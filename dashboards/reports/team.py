@@ -34,7 +34,7 @@ WORKLOADS = (
     ReportColumn("gpu_hours", "GPU-hours", "number"),
     ReportColumn("used_gpu_hours", "used", "number"),
     ReportColumn("idle_gpu_hours", "idle", "number"),
-    ReportColumn("busy_pct", "busy", "percent", "no known use"),
+    ReportColumn("busy_pct", "active", "percent", "no known use"),
     ReportColumn("effective_pct", "effective", "percent", "not measured"),
     ReportColumn("usd_per_gpu_hour", "rate", "usd"),
     ReportColumn("usd_gpu", "GPU part", "usd"),

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboards import action_buttons, data, links, page
 from dashboards.figures import policy_actions, policy_status
 from dashboards.page import PageRequest, escape, format_money
+from dashboards.text import count
 
 FINDING = "finding_link"
 WAITING = {
@@ -46,7 +47,15 @@ def show_approvals(request: PageRequest) -> None:
 
 def show_waiting(request: PageRequest) -> None:
     """List what waits for approval, with the button that approves."""
-    rows = data.query(policy_actions.read_waiting, request.filters).to_pylist()
+    requests = data.query(policy_actions.read_waiting, request.filters).to_pylist()
+    linked = st.query_params.get("request")
+    rows = [row for row in requests if row["planned"] or row["id"] == linked]
+    expired = sum(not row["planned"] for row in requests)
+    if expired:
+        page.note(
+            f"{count(expired, 'older request')} expired: the last plan has no such case any more. "
+            "Owners see theirs on the page Mine."
+        )
     if not rows:
         page.show_nothing(
             "Nothing waits for approval.",

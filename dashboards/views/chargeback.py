@@ -1,9 +1,8 @@
 """What each team pays: its GPUs, their part of the node, its share of what was not allocated."""
 
-from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
+import msgspec
 import streamlit as st
 
 from dashboards import data, links, page
@@ -15,7 +14,7 @@ from fallow.models import PLATFORM
 TITLE, ICON = "Chargeback", ":material/receipt_long:"
 
 TEAMS = {
-    "team": page.name("team", 150),
+    "team": page.name("team", 120),
     "total_usd": page.configure_usd(
         "fully loaded", "with its share of what was not allocated", cents=True
     ),
@@ -56,6 +55,8 @@ LINES = {
     "effective_pct": page.EFFECTIVE,
 }
 LINES_IN_CSV = ("used_gpu_hours", "model")
+TEAM_SUMS = tuple(name for name in TEAMS if name.endswith(("usd", "usd_gpu", "node", "hours")))
+LINE_SUMS = ("usd_loaded", "gpu_hours", "usd_gpu", "usd_node", "used_gpu_hours", "idle_gpu_hours")
 
 
 def show(request: PageRequest) -> None:
@@ -72,7 +73,7 @@ def show_summary(request: PageRequest) -> None:
         return
     page.show_heading("All teams")
     of_cluster = Filters(cluster=request.filters.cluster)
-    bill = data.query(spend.read_totals, request.window, of_cluster).usd
+    now = data.query(spend.read_totals, request.window, of_cluster)
     names, unpriced = (rows[name].to_pylist() for name in ("team", "unpriced_gpu_hours"))
     page.show_table(
         rows,
@@ -80,29 +81,18 @@ def show_summary(request: PageRequest) -> None:
         table_name="Chargeback by team",
         in_csv=TEAMS_IN_CSV if any(unpriced) else (*TEAMS_IN_CSV, "unpriced_gpu_hours"),
         open_row=lambda row: links.set_values(team=names[row]),
+        total=page.sum_rows(
+            rows,
+            TEAM_SUMS,
+            team="total, the bill",
+            busy_pct=page.compute_percent(now.busy, 1),
+            effective_pct=page.compute_percent(now.effective, 1),
+        ),
     )
     page.note(
-        f"{describe_total(rows, bill)}  \n"
         "What was not allocated goes to the teams of its cluster in proportion to their dollars; "
         "it is the platform's line with the sign turned. Of the filters only the cluster counts "
         "here."
-    )
-
-
-def describe_total(rows: pa.Table, bill: Decimal | None) -> str:
-    """Return the sums of the teams' lines; the fully loaded dollars are the bill."""
-
-    def add(name: str) -> Decimal | None:
-        amounts = [usd for usd in rows[name].to_pylist() if usd is not None]
-        return sum(amounts, Decimal()) if amounts else None
-
-    whole, only, node = (
-        format_money(usd, cents=True) for usd in (bill, add("total_usd_gpu"), add("usd_node"))
-    )
-    hours, idle = (sum(rows[name].to_pylist()) for name in ("gpu_hours", "idle_gpu_hours"))
-    return (
-        f"**Total, the bill: {whole}** fully loaded; {only} GPU only; {node} node part; "
-        f"{format_hours(hours)}, of it {format_hours(idle)} idle."
     )
 
 
@@ -133,7 +123,10 @@ def show_statement(request: PageRequest) -> None:
     )
     if team == PLATFORM:
         page.note("Not allocated: free, stranded and broken GPUs, shared out above.")
-    detail = data.query(chargeback.read_lines, request.window, request.filters, team)
+    of_team = msgspec.structs.replace(request.filters, team=team, view="loaded")
+    own = data.query(spend.read_totals, request.window, of_team)
+    rate = own.usd_per_gpu_hour
+    detail = data.query(chargeback.read_statement_lines, request.window, request.filters, team)
     names, clusters = detail["workload"].to_pylist(), detail["cluster"].to_pylist()
     page.show_table(
         detail,
@@ -141,6 +134,14 @@ def show_statement(request: PageRequest) -> None:
         table_name="Lines of the statement",
         in_csv=LINES_IN_CSV,
         open_row=lambda row: links.open_owner("workload", names[row], clusters[row]),
+        total=page.sum_rows(
+            detail,
+            LINE_SUMS,
+            workload="total",
+            usd_per_gpu_hour=None if rate is None else float(rate),
+            busy_pct=page.compute_percent(own.busy, 1),
+            effective_pct=page.compute_percent(own.effective, 1),
+        ),
     )
     page.note(
         "A click on a row of the first table chooses its team, as the filter does; a click on a "

@@ -77,6 +77,7 @@ def show_findings(request: PageRequest) -> None:
             "longer window.",
         )
         return
+    figures = st.container()  # they come before the choices
     choice = _choose(kinds)
     arguments = (request.window, request.filters, choice)
     rows = data.query(inbox.list_workloads, *arguments).to_pylist()
@@ -97,22 +98,23 @@ def show_findings(request: PageRequest) -> None:
         )
         return
     totals = data.query(inbox.read_totals, *arguments)
-    page.show_metrics(
-        (
-            "Findings",
-            f"{totals.findings:,}",
-            f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} save",
-        ),
-        (
-            "Could be saved",
-            format_money(totals.usd),
-            f"at most {format_money(totals.at_most_usd)} more in hours in use"
-            if totals.at_most_usd
-            else "in this window",
-        ),
-        ("GPU-hours", format_hours(totals.gpu_hours), "no hour is counted twice"),
-        ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
-    )
+    with figures:
+        page.show_metrics(
+            (
+                "Findings",
+                f"{totals.findings:,}",
+                f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} save",
+            ),
+            (
+                "Could be saved",
+                format_money(totals.usd),
+                f"at most {format_money(totals.at_most_usd)} more in hours in use"
+                if totals.at_most_usd
+                else "in this window",
+            ),
+            ("GPU-hours", format_hours(totals.gpu_hours), "no hour is counted twice"),
+            ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
+        )
     _show_blocks(request)
     _open_linked(request, rows)
     row = action_buttons.choose(
@@ -123,6 +125,7 @@ def show_findings(request: PageRequest) -> None:
         table_name="Workloads by what their findings save",
         name_of=lambda row: f"{row['workload']}: {row['kind']} ({row['id']})",
         height=380 if len(rows) > MOST_WHOLE else None,
+        on_phone=("usd_all", "workload", "kind", "verb"),
     )
     if len(rows) == inbox.MOST:
         page.note(f"The first {inbox.MOST:,} workloads. Choose a kind, or set a filter.")

@@ -1,13 +1,15 @@
 """Every GPU now or at any time: state, utilisation, power, temperature, memory and clocks."""
 
 from datetime import UTC, datetime
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards import data, links, maps, page, tabs
-from dashboards.figures import fleet
+from dashboards.figures import fleet, timeline
+from dashboards.figures.timeline import TimelineSubject
 from dashboards.page import PageRequest, format_money
 
 TITLE, ICON = "Fleet", ":material/grid_view:"
@@ -31,6 +33,7 @@ DEVICES = {
     "node": page.name("node", 90),
     "state": page.name("state", "small"),
     "activity_pct": page.configure_percent("utilisation", "mean of the five minutes"),
+    "device": page.name("GPU", 130),
     "workload": page.configure_workload(),
     "power_w": page.configure_number("power, W"),
     "temp_c": page.configure_number("temperature, °C", "the highest of the step"),
@@ -38,9 +41,14 @@ DEVICES = {
     "clock_mhz": page.configure_number("SM clock, MHz"),
     "tensor_pct": page.configure_percent("tensor cores", "unknown where it is not exported"),
     "model": page.name("model", "small"),
-    "device": page.name("GPU", "large"),
     "pool": page.name("pool", "small"),
 }
+SERIES = (
+    ("activity_pct", "utilisation, %", {"activity_pct": "mean", "most_pct": "most of any GPU"}),
+    ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
+    ("power_w", "power, W", {"power_w": "power"}),
+    ("temp_c", "temperature, °C", {"temp_c": "hottest GPU"}),
+)
 HOLDERS = {
     "workload": page.configure_workload(),
     "idle_usd_h": page.configure_usd("idle, USD per hour"),
@@ -138,8 +146,35 @@ def show_cells(request: PageRequest) -> None:
 def show_more(request: PageRequest) -> None:
     """List every GPU, the workloads with idle GPUs, or the nodes."""
     tabs.choose_tab(
-        {"GPUs": show_devices, "allocated, idle": show_holders, "nodes": show_nodes}, request
+        {
+            "GPUs": show_devices,
+            "allocated, idle": show_holders,
+            "nodes": show_nodes,
+            "over time": show_series,
+        },
+        request,
     )
+
+
+def show_series(request: PageRequest) -> None:
+    """Draw all GPUs over the window: by state, and what telemetry said of them."""
+    span = (request.window.start, request.window.end)
+    arguments = (request.window, request.filters, TimelineSubject())
+    states = data.query(timeline.read_states, *arguments).to_pylist()
+    if not states:
+        page.show_no_data(request)
+        return
+    page.chart(
+        maps.draw_state_track(states, span, value="gpus", title="GPUs", form=maps.GPU_FORMAT),
+        "GPUs by what they did, over time",
+    )
+    rows = data.query(timeline.read_measures, *arguments).to_pylist()
+    for key, title, lines in SERIES:
+        if any(row[key] is not None for row in rows):
+            page.chart(
+                maps.track(rows, lines, span, title=title, form=maps.GPU_FORMAT),
+                f"{title} of all GPUs over time",
+            )
 
 
 def show_devices(request: PageRequest) -> None:
@@ -149,6 +184,18 @@ def show_devices(request: PageRequest) -> None:
     if not rows.num_rows:
         page.show_no_data(request)
         return
+    text = st.text_input(
+        "Find GPUs", key="find", placeholder="a part of a UUID, a node or a workload", width=300
+    )
+    if text:
+        matches = [
+            pc.match_substring(pc.fill_null(rows[name], ""), text.strip(), ignore_case=True)
+            for name in ("device", "node", "workload")
+        ]
+        rows = rows.filter(reduce(pc.or_, matches))
+        if not rows.num_rows:
+            page.show_nothing("No GPU has that in its names.", "Type a shorter part of the name.")
+            return
     # Columns, because there are 10,000 rows and more; a name is read when its row is opened.
     workload = rows.schema.get_field_index("workload")
     filled = pc.fill_null(rows["workload"], "")

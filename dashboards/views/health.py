@@ -22,9 +22,9 @@ NODE = "Node"
 
 FINDING_COLUMNS = {
     "name": page.configure_workload("of"),
+    "usd": page.configure_usd("USD"),
     "kind": page.name("what"),
     "verb": page.name("what to do"),
-    "usd": page.configure_usd("USD"),
     "evidence": page.name("evidence", "small"),
     "timeline": links.configure_column(),
     "gpu_hours": page.configure_number("GPU-hours"),
@@ -112,6 +112,7 @@ def show_headline(request: PageRequest) -> None:
     )
     daily = data.query(spend.read_daily, request.window, request.filters)
     broken_rows = daily.filter(pc.is_in(daily["state"], pa.array(BROKEN)))
+    broken_rows = broken_rows.drop(["allocated_gpu_hours"])  # of all states alone it is a share
     if broken_rows.num_rows:
         page.chart(
             charts.draw_states_over_time(broken_rows, "gpu_hours", height=180),
@@ -153,6 +154,7 @@ def show_findings(request: PageRequest) -> None:
         FINDING_COLUMNS,
         table_name="Sick GPUs, outages, lost work and slow GPUs",
         open_row=lambda row: links.open_page("findings", finding=findings_listed[row].id),
+        on_phone=("usd", "name", "kind", "verb"),
     )
 
 

@@ -1,6 +1,6 @@
 """The incidents of a window, and of one of them the GPU, node and network signals around it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,15 +15,15 @@ from dashboards.text import count, format_lost, format_missing
 CHOICE = "incident"
 """The parameter of the URL with the id of the chosen incident."""
 MOST_LINKS = 12
-HOLD = "hold"
+HOLD, UNKNOWN = "hold", "unknown"
 """Kinds of findings of nodes whose GPUs show errors."""
 INCIDENTS = {
-    "start": page.configure_time("first sign"),
     "cause": page.name("cause"),
+    "usd": page.configure_usd("USD"),
     "step": page.name("one step, or hold"),
     "name": page.configure_workload("of"),
+    "start": page.configure_time("first sign"),
     "timeline": links.configure_column(),
-    "usd": page.configure_usd("USD"),
     "lost_gpu_hours": page.configure_number("GPU-hours lost"),
     "most_lost_gpu_hours": page.configure_number("lost at most"),
     "recovery_gpu_hours": page.configure_number("GPU-hours of recovery"),
@@ -75,14 +75,16 @@ def show(request: PageRequest) -> None:
             "`fallow incidents --window 7d` reads any window.",
         )
         return
+    listed = _fold_unknown(stored)
     row = action_buttons.choose(
-        [_build_cells(row) for row in stored],
+        [_build_cells(row) for row in listed],
         INCIDENTS,
         key=CHOICE,
         label="Incident",
         table_name="Incidents: cause, evidence, one step",
         name_of=lambda row: f"{row['start']:%Y-%m-%d %H:%M} {row['cause']}, {row['name']}",
-        height=TABLE_PX if len(stored) > TABLE_ROWS else None,
+        height=TABLE_PX if len(listed) > TABLE_ROWS else None,
+        on_phone=("usd", "name", "cause", "step"),
     )
     if row is None:
         page.note(
@@ -91,6 +93,25 @@ def show(request: PageRequest) -> None:
         )
         return
     show_detail(incidents.decode_incident(row))
+
+
+def _fold_unknown(stored: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the incidents whose cause is known; the others follow where somebody wants them.
+
+    They are listed too where no cause is known, and where the address names one of them.
+    """
+    named, unknown = (
+        [row for row in stored if (row["cause"] == UNKNOWN) is is_unknown]
+        for is_unknown in (False, True)
+    )
+    if not named or not unknown:
+        return [*stored]
+    wanted = st.toggle(
+        f"With {count(len(unknown), 'incident')} of unknown cause",
+        value=st.query_params.get(CHOICE) in {str(row["id"]) for row in unknown},
+        key="unknown-causes",
+    )
+    return [*named, *(unknown if wanted else ())]
 
 
 def _explain_holds(request: PageRequest, stored: Iterable[Mapping[str, Any]]) -> str:

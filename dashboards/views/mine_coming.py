@@ -33,6 +33,16 @@ ACTION_COLUMNS = {
     "policy": page.name("policy", "small"),
     "id": page.name("action", "small"),
 }
+REQUESTS = {
+    "subject": page.configure_workload(),
+    "requested_at": page.configure_time("requested"),
+    "verb": page.name("it would", "small"),
+    "says": page.name("now", 290),
+    "usd_per_day": page.configure_usd("USD a day"),
+    "policy": page.name("policy", "small"),
+    "id": page.name("request", 110),
+}
+WAITS, EXPIRED = "waits for an approval", "expired: the plan has no such case any more"
 LENGTHS = ("24h", "3d", "7d", "30d")
 QUIET = "nothing: it is only watched"
 
@@ -40,7 +50,23 @@ QUIET = "nothing: it is only watched"
 def show(request: PageRequest) -> None:
     """Draw the tab."""
     page.show_card(show_coming, request)
+    page.show_card(show_requests, request, height=0)
     page.show_card(show_actions_taken, request)
+
+
+def show_requests(request: PageRequest) -> None:
+    """List what was requested about the owner's workloads, and whether it still waits."""
+    owners = owner_filter.list_names(request)
+    rows = [
+        {**row, "says": WAITS if row["planned"] else EXPIRED}
+        for row in data.query(policy_actions.read_waiting, request.filters).to_pylist()
+        if {row["owner"], row["namespace"]} & {*owners}
+    ]
+    if rows:
+        page.show_heading("What waits for approval")
+        page.show_table(
+            rows, REQUESTS, table_name="Requests about my workloads, those that wait first"
+        )
 
 
 def show_coming(request: PageRequest) -> None:

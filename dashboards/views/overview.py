@@ -1,11 +1,13 @@
-"""One page to forward: paid, used, wasted, saved, how that changed, and what to do now."""
+"""One page to forward: cash first, what to do now, and how much of what is paid is useful."""
 
 from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
-from dashboards import charts, data, filters, links, page
-from dashboards.figures import inbox, overview, savings, spend, waste, waterfall
+from dashboards import chart_data, charts, data, filters, links, page
+from dashboards.figures import funnel, inbox, overview, savings, spend, waste
 from dashboards.figures.spend import SpendTotals
 from dashboards.page import (
     PageRequest,
@@ -16,33 +18,44 @@ from dashboards.page import (
     format_share,
 )
 from dashboards.text import count
-from dashboards.views.spend_waste import COLUMNS
+from dashboards.views import spend_waste
 from fallow.models import PLATFORM
 
 TITLE, ICON = "Overview", ":material/home:"
 COLUMN_NAMES = (
-    "name", "waste_usd", "waste_usd_pct", "idle_usd", "free_usd", "lost_usd", "waste_gpu_hours",
-    "busy_pct", "effective_pct",
+    "name", "waste_usd", "waste_usd_pct", "idle_usd", "free_usd", "stranded_usd", "lost_usd",
+    "unavailable_usd", "busy_pct", "effective_pct",
 )  # fmt: skip
-WORST, STEPS = 10, 5
+STEPS = 5
+SIZES = {
+    "size": page.name("GPUs of a job", 100),
+    "usd": page.configure_usd("USD", cents=True),
+    "gpu_hours": page.configure_number("GPU-hours"),
+    "active": page.configure_percent("active", "of the allocated hours with known use", bar=False),
+    "effective": page.configure_percent(
+        "effective", "use over its practical peak, of the active hours measured", bar=False
+    ),
+    "useful": page.configure_percent("useful", "of the effective: work not lost", bar=False),
+    "share": page.configure_percent("product", "active x effective x useful", bar=False),
+}
 
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)
     page.show_card(show_next_steps, request)
+    page.show_card(show_funnel, request)
     page.show_card(show_over_time, request)
     page.show_card(show_worst, request)
 
 
 def show_headline(request: PageRequest) -> None:
-    """Show the window in nine figures, the change of each, and how they relate."""
-    waterfall_total = data.query(waterfall.compute_waterfall, request.window, request.filters)
-    if not waterfall_total.steps:
+    """Show the window in five figures, cash first, with the change of each."""
+    now = data.query(spend.read_totals, request.window, request.filters)
+    if not now.gpu_hours:
         page.show_no_data(request)
         return
     stages_reached = data.query(savings.read_stages, request.window, request.filters)
-    now = data.query(spend.read_totals, request.window, request.filters)
     before_window = overview.get_window_before(request.window)
     why = data.query(overview.explain_incomparable, request.window, request.filters.cluster)
     before = None if why else data.query(spend.read_totals, before_window, request.filters)
@@ -63,14 +76,6 @@ def show_headline(request: PageRequest) -> None:
         )
 
     page.show_metrics(
-        compare("usd", "neutral", "Paid", format_hours(now.gpu_hours)),
-        compare(
-            "used_usd",
-            "neutral",
-            "Used",
-            f"{format_share(now.used_gpu_hours, now.gpu_hours)} of hours",
-        ),
-        compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
         _build_saved_figure(
             "Cash",
             stages_reached.cash_usd,
@@ -85,6 +90,8 @@ def show_headline(request: PageRequest) -> None:
             stages_before.saveable_usd if stages_before else None,
             why,
         ),
+        compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
+        compare("usd", "neutral", "Paid", format_hours(now.gpu_hours)),
         _build_saved_figure(
             "Verified saved",
             stages_reached.verified_usd if stages_reached.verified else Decimal(),
@@ -92,9 +99,6 @@ def show_headline(request: PageRequest) -> None:
             (stages_before.verified_usd or Decimal()) if stages_before else None,
             why,
         ),
-        _build_part_figure("Allocated", "allocated_gpu_hours", now, before, why),
-        _build_part_figure("Productive hours", "productive_gpu_hours", now, before, why),
-        page.format_utilisation(now.effective, now.measured_gpu_hours),
     )
     compared = (
         f"Changes are against {before_window.start:%Y-%m-%d %H:%M} to "
@@ -102,11 +106,52 @@ def show_headline(request: PageRequest) -> None:
         if before
         else f"No change is shown: {why}. "
     )
-    parts = (
-        f"{compared}Paid = used + wasted + unknown; unknown: "
+    page.note(
+        f"{compared}Paid = {format_money(now.used_usd)} used + wasted + unknown; unknown: "
         f"{format_hours_with_share(now.unknown_gpu_hours, now.gpu_hours)} of the hours."
     )
-    page.show_reconciliation(request, waterfall_total, now, stages_reached, first=parts)
+
+
+def show_funnel(request: PageRequest) -> None:
+    """Draw what is left of the paid hours at each stage, and the factors by job size."""
+    hours = data.query(funnel.read_funnel, request.window, request.filters)
+    if not hours.whole.gpu_hours:
+        return
+    page.show_heading("From paid to useful GPU-hours")
+    rows = chart_data.build_funnel_stages(hours.whole)
+    page.chart(
+        charts.draw_funnel(rows, "share", title="of the paid GPU-hours"),
+        "Of the paid GPU-hours: " + ", ".join(f"{row['name']} {row['said']}" for row in rows[1:]),
+    )
+    whole = hours.whole
+    sizes = pa.Table.from_pylist([_build_size(part) for part in hours.by_size])
+    page.show_table(
+        sizes,
+        SIZES,
+        table_name="Factors by job size",
+        total=page.sum_rows(sizes, ("usd", "gpu_hours"), **_build_factors(whole), size="all jobs"),
+    )
+    page.note(
+        f"Effective share: {format_share(whole.share, 1)} of the paid hours, the product of the "
+        "factors. Active: with work, of the allocated hours whose use is known "
+        f"({format_hours_with_share(whole.known_gpu_hours, whole.allocated_gpu_hours)}). "
+        "Effective: use of what limits the work over its practical peak, where it was measured "
+        f"({format_hours_with_share(whole.measured_gpu_hours, whole.busy_gpu_hours)} of the "
+        "active). Useful: not lost. A job's size: the GPUs that it held at once."
+    )
+
+
+def _build_size(part: funnel.FunnelPart) -> dict[str, Any]:
+    sums = {"size": part.size, "usd": part.usd, "gpu_hours": part.gpu_hours}
+    return sums | _build_factors(part)
+
+
+def _build_factors(part: funnel.FunnelPart) -> dict[str, float | None]:
+    """Return the factors of allocated hours and their product, in percent."""
+    factors = {
+        name: page.compute_percent(part.factors[name], 1) for name in SIZES if name in part.factors
+    }
+    return factors | {"share": page.compute_percent(part.share_of_allocated, 1)}
 
 
 def format_wasted(now: SpendTotals) -> str:
@@ -129,21 +174,6 @@ def _build_saved_figure(
     )
 
 
-def _build_part_figure(
-    label: str, name: str, now: SpendTotals, before: SpendTotals | None, why: str
-) -> page.FigureCell:
-    part = getattr(now, name)
-    earlier = getattr(before, name) / before.gpu_hours if before and before.gpu_hours else None
-    current = part / now.gpu_hours if now.gpu_hours else None
-    return page.FigureCell(
-        label,
-        format_share(part, now.gpu_hours),
-        format_hours(part),
-        overview.change(current, earlier),
-        why if earlier is None else f"{earlier:.1%} before",
-    )
-
-
 def show_next_steps(request: PageRequest) -> None:
     """Show the five steps that save most now, each with the button that opens its finding."""
     page.show_heading("What to do now, by dollars saved in this window")
@@ -163,7 +193,8 @@ def show_next_steps(request: PageRequest) -> None:
         owner += [f"cluster {escape(row['cluster'], 40)}"] if several else []
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.markdown(
-            f"**{format_money(row['usd'])}** {escape(row['verb'] or row['kind'])}: "
+            f"**{format_money(row['usd'])}**{' cash:' * (row['saving'] == 'cash')} "
+            f"{escape(row['verb'] or row['kind'])}: "
             f"{escape(row['workload'])}"
             + (f" ({', '.join(owner)})" if owner else "")
             + f", {escape(row['evidence'])}"
@@ -193,15 +224,15 @@ def show_over_time(request: PageRequest) -> None:
 
 def show_worst(request: PageRequest) -> None:
     """List the teams with the most waste."""
-    rows = data.query(waste.read_by_owner, request.window, request.filters, "team")
+    rows = data.query(waste.read_statement, request.window, request.filters, "team")
     if rows.num_rows:
         page.show_heading("Teams by wasted dollars")
-        columns_shown = {name: COLUMNS[name] for name in COLUMN_NAMES}
-        top = rows.slice(0, WORST)
-        names = top["name"].to_pylist()
+        names = rows["name"].to_pylist()
+        now = data.query(spend.read_totals, request.window, request.filters)
         page.show_table(
-            top,
-            columns_shown,
+            rows,
+            {name: spend_waste.COLUMNS[name] for name in COLUMN_NAMES},
             table_name="The teams that wasted most",
             open_row=lambda row: links.open_page("chargeback", team=names[row]),
+            total=spend_waste.sum_owners(rows, now),
         )

@@ -17,12 +17,12 @@ TITLE, ICON = "Queues", ":material/hourglass_top:"
 
 WAITING = {
     "workload": page.configure_workload(),
+    "waiting_cost": page.configure_usd("wait, USD", "its GPU-hours; not part of the bill"),
+    "reason": page.name("why", 170),
     "gpus": page.configure_number("GPUs"),
     "hours": page.configure_number("hours", "the longest wait of its pods"),
-    "reason": page.name("why", 170),
+    "way": page.name("cheapest way in", 225),
     "blocked_by": page.name("blocked by", 250),
-    "way": page.name("cheapest way in", 150),
-    "waiting_cost": page.configure_usd("price of the wait, USD", "not part of the bill"),
     "why": page.name("why, in words", "large"),
     "team": page.name("team", "small"),
     "queue": page.name("queue", "small"),
@@ -32,12 +32,12 @@ WAITING = {
     "since": page.configure_time("since"),
 }
 PAIRS = {
-    "waits": page.name("waits", 245),
-    "because_of": page.name("blocked by", 240),
-    "how": page.name("which", 185),
+    "waits": page.name("waits", 200),
+    "because_of": page.name("blocked by", 200),
     "gpu_hours": page.configure_number("GPU-hours"),
-    "usd": page.configure_usd("finding, USD"),
+    "how": page.name("which", 185),
     "why": page.name("why", "large"),
+    "usd": page.configure_usd("finding, USD"),
     "kind": page.name("kind", "small"),
     "cluster": page.name("cluster", "small"),
     "id": page.name("finding", "small"),
@@ -174,6 +174,7 @@ def show_waiting(request: PageRequest) -> None:
         WAITING,
         table_name="Workloads that wait for GPUs",
         open_row=lambda row: _open_workload(rows[row]),
+        on_phone=("waiting_cost", "workload", "reason"),
     )
     page.note(
         "Click a row to see the workload's timeline. Blocked by: who holds what it could use, idle "

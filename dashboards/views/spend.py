@@ -10,17 +10,19 @@ TITLE, ICON = "Spend", ":material/payments:"
 
 COLUMNS = {
     "name": page.name("name", "small"),
-    "usd": page.configure_usd("USD"),
+    "usd": page.configure_usd("USD", cents=True),
     "gpu_hours": page.configure_number("GPU-hours"),
     "share_pct": page.configure_percent("of all GPU-hours"),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.configure_usd("of it idle", "allocated, and not used"),
+    "idle_usd": page.configure_usd("of it idle", "allocated, and not used", cents=True),
     "unknown_gpu_hours": page.configure_number(
         "unknown hours", "no telemetry, or it contradicts itself"
     ),
     "unpriced_gpu_hours": page.configure_number("hours without a price"),
 }
+
+SUMS = ("usd", "gpu_hours", "share_pct", "idle_usd", "unknown_gpu_hours", "unpriced_gpu_hours")
 
 
 def show(request: PageRequest) -> None:
@@ -54,14 +56,23 @@ def show_by_name(request: PageRequest) -> None:
     """List the spend by name."""
     page.show_heading("Who spent it")
     key = page.choose_by(spend.KEYS)
-    rows = data.query(spend.read_by, request.window, request.filters, key)
+    rows = data.query(spend.read_statement, request.window, request.filters, key)
     if rows.num_rows:
         names, clusters = rows["name"].to_pylist(), rows["cluster"].to_pylist()
+        now = data.query(spend.read_totals, request.window, request.filters)
         page.show_table(
             rows,
             filters.add_cluster_of_workloads(COLUMNS, request, key),
             table_name=f"Spend by {key}",
+            in_csv=() if now.unpriced_gpu_hours else ("unpriced_gpu_hours",),
             open_row=lambda row: links.open_owner(key, names[row], clusters[row]),
+            total=page.sum_rows(
+                rows,
+                SUMS,
+                name="total",
+                busy_pct=page.compute_percent(now.busy, 1),
+                effective_pct=page.compute_percent(now.effective, 1),
+            ),
         )
         page.note(links.OPENS)
     else:

@@ -4,26 +4,31 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from dashboards import charts, data, filters, links, page
-from dashboards.figures import waste
+from dashboards.figures import spend, waste
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 from fallow.models import CLUSTER_SCOPED
 
 COLUMNS = {
-    "name": page.name("name"),
-    "waste_usd": page.configure_usd("wasted, USD"),
-    "waste_usd_pct": page.configure_percent("of its dollars"),
+    "name": page.name("name", 120),
+    "waste_usd": page.configure_usd("wasted, USD", cents=True),
+    "waste_usd_pct": page.configure_percent("of its dollars", bar=False),
     "waste_gpu_hours": page.configure_number("wasted GPU-hours"),
-    "waste_pct": page.configure_percent("of its GPU-hours"),
-    "idle_usd": page.configure_usd("idle", "allocated, and not used"),
-    "lost_usd": page.configure_usd("lost", "work thrown away"),
-    "free_usd": page.configure_usd("free", "not allocated"),
-    "stranded_usd": page.configure_usd("stranded", "free, but nothing fits"),
-    "unavailable_usd": page.configure_usd("unavailable", "broken or cordoned"),
+    "waste_pct": page.configure_percent("of its GPU-hours", bar=False),
+    "idle_usd": page.configure_usd("idle", "allocated, and not used", cents=True),
+    "lost_usd": page.configure_usd("lost", "work thrown away", cents=True),
+    "free_usd": page.configure_usd("free", "not allocated", cents=True),
+    "stranded_usd": page.configure_usd("stranded", "free, but nothing fits", cents=True),
+    "unavailable_usd": page.configure_usd("unavailable", "broken or cordoned", cents=True),
     "busy_pct": page.BUSY,
     "effective_pct": page.EFFECTIVE,
-    "unknown_usd": page.configure_usd("unknown", "never counted as waste"),
+    "unknown_usd": page.configure_usd("unknown", "never counted as waste", cents=True),
 }
+
+IN_CSV = ("waste_pct", "busy_pct", "effective_pct")
+DOLLARS = ("waste_usd", *(f"{state}_usd" for state in waste.STATES), "unknown_usd")
 
 
 def show(request: PageRequest) -> None:
@@ -34,7 +39,7 @@ def show(request: PageRequest) -> None:
 def show_owners(request: PageRequest) -> None:
     """Draw and list the waste by owner."""
     key = page.choose_by(waste.KEYS)
-    rows = data.query(waste.read_by_owner, request.window, request.filters, key)
+    rows = data.query(waste.read_statement, request.window, request.filters, key)
     if not rows.num_rows:
         page.show_no_data(request)
         return
@@ -71,17 +76,33 @@ def show_owners(request: PageRequest) -> None:
             f"Dollars wasted by {key}, stacked by state",
         )
     names, clusters = rows["name"].to_pylist(), rows["cluster"].to_pylist()
+    now = data.query(spend.read_totals, request.window, request.filters)
     page.show_table(
         rows,
         filters.add_cluster_of_workloads(COLUMNS, request, key),
         table_name=f"Waste by {key}",
+        in_csv=IN_CSV,
         open_row=lambda row: links.open_owner(key, names[row], clusters[row]),
+        total=sum_owners(rows, now),
     )
     page.note(
         f"{links.OPENS} Working below target is not counted as waste here, and unknown never is. "
         "What was not "
         "allocated is the platform's. A workload's findings say what to do about it: "
         "`fallow explain`."
+    )
+
+
+def sum_owners(rows: pa.Table, now: spend.SpendTotals) -> dict[str, Any]:
+    """Return the row of totals of waste by owner."""
+    return page.sum_rows(
+        rows,
+        (*DOLLARS, "waste_gpu_hours"),
+        name="total",
+        waste_usd_pct=page.compute_percent(now.wasted_usd, now.usd),
+        waste_pct=page.compute_percent(now.wasted_gpu_hours, now.gpu_hours),
+        busy_pct=page.compute_percent(now.busy, 1),
+        effective_pct=page.compute_percent(now.effective, 1),
     )
 
 

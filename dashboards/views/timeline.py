@@ -60,6 +60,9 @@ TRACKS = (
     ("activity_pct", "activity, %", {"activity_pct": "mean", "most_pct": "most of any device"}),
     ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
     ("power_w", "power, W", {"power_w": "power"}),
+    ("temp_c", "temperature, °C", {"temp_c": "hottest device"}),
+    ("clock_mhz", "SM clock, MHz", {"clock_mhz": "mean", "least_clock_mhz": "slowest device"}),
+    ("xid", "XID", {"xid": "code that a device shows"}),
 )
 
 
@@ -193,7 +196,9 @@ def show_tracks(request: PageRequest) -> None:
     ).to_pylist()
     for key, title, lines in TRACKS:
         if any(row[key] is not None for row in measure_rows):
-            drawing = maps.track(measure_rows, lines, span, title=title)
+            drawing = maps.track(
+                measure_rows, lines, span, title=title, form=maps.GPU_FORMAT, points=key == "xid"
+            )
             page.chart(
                 maps.mark_timestamps(drawing, marks, span, named=False, colour=charts.RED),
                 f"{title} over time",
@@ -207,7 +212,7 @@ def show_tracks(request: PageRequest) -> None:
         page.chart(maps.draw_marks(events, span, height=320), "What happened, as ticks over time")
     unknown = format_share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
     page.note(
-        "GPUs and dollars are those of the ledger, hour by hour; activity, memory and power what "
+        "GPUs and dollars are those of the ledger, hour by hour; the other tracks are what "
         f"telemetry said of the devices meanwhile. A gap: there is no sample. {unknown} is unknown."
     )
 

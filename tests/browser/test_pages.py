@@ -18,6 +18,15 @@ pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 VIEWS = app.list_names()
 MENU = "[data-testid=stSidebarNavLink]"
 FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:", re.IGNORECASE)
+CUT_TABLES = """() => [...document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1)"""
+"""Tables whose last columns are cut at the edge."""
+FILTERS_BELOW = """() => {
+  const filters = document.querySelector('.st-key-filters'), box = filters.getBoundingClientRect();
+  return getComputedStyle(filters).position === 'fixed' && box.height < 80
+    && Math.round(box.bottom) === window.innerHeight;
+}"""
+"""Whether the filters are one row at the bottom of the screen, below every figure."""
 Visitors = Callable[..., Visitor]
 
 
@@ -48,8 +57,26 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     assert page.locator("[data-testid=stException]").count() == 0
     visitor.hears_nothing()
     assert page.evaluate(NAMELESS) == []
-    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function(f"() => ({CUT_TABLES})().length === 0")
+    page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function(f"() => ({WIDTH})() <= 0")  # no text to evaluate: the policy forbids it
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.parametrize("view", ["overview", "queues", "findings"])
+def test_a_phone_shows_figures_before_filters_and_rows_as_lists(
+    view: str, visitors: Visitors
+) -> None:
+    visitor = visitors()
+    page = visitor.go(path(view), window="2d")
+    lists = page.locator("[class*=st-key-phone-]")
+    assert not [n for n in range(lists.count()) if lists.nth(n).is_visible()]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function(FILTERS_BELOW)
+    assert page.evaluate(WIDTH) <= 0
+    if view != "overview":
+        assert re.search(r"\$|unknown", lists.first.inner_text())
+        assert lists.first.is_visible()
     page.set_viewport_size({"width": 1280, "height": 900})
 
 

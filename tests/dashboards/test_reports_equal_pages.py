@@ -18,7 +18,6 @@ import pytest
 from analyzers.waterfall import add_savings, build_waterfall
 from dashboards.figures import reconciliation, savings, spend, waterfall
 from dashboards.figures.query import Filters
-from dashboards.page import format_hours
 from dashboards.text import format_money
 from fallow.models import Claim, Finding, Recommendation, State, Subject, compute_finding_id
 from fallow.settings import Settings
@@ -161,8 +160,8 @@ def test_the_overview_says_busy_time_and_effective_utilisation_of_each_team(
     judged: Settings, draw: Draw
 ) -> None:
     teams = draw("overview", judged, window="3d").dataframe[-1].value.set_index("name")
-    assert teams.loc[TEAM, "effective_pct"] == 25.0
-    assert teams["effective_pct"].drop(TEAM).isna().all(), "not measured is no zero"
+    assert teams.loc[TEAM, "effective_pct"] == teams.loc["total", "effective_pct"] == 25.0
+    assert teams["effective_pct"].drop([TEAM, "total"]).isna().all(), "not measured is no zero"
     assert teams["busy_pct"].drop("(platform)").between(1, 99).all()
 
 
@@ -170,20 +169,21 @@ def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, 
     shown, text = metrics(draw("overview", judged, window="3d")), report("finance")
     made = figures(text)
     assert three(made["Paid"][0]) == shown["Paid"][0]
-    assert made["Worked"][0] == shown["Productive hours"][0]
+    hours = metrics(draw("gpu_hours", judged, window="3d"))
+    assert made["Worked"][0] == hours["Productive hours"][0]
     assert three(made["Wasted"][0]) == shown["Wasted"][0]
     assert three(made["Could be saved"][0]) == shown["Could be saved"][0]
     assert made["Could be saved"][1].endswith(f"; {shown['Could be saved'][1]}")
     assert three(made["Cash"][0]) == shown["Cash"][0]
-    assert three(made["Used"][0]) == shown["Used"][0]
+    notes = plain("\n".join(texts(draw("overview", judged, window="3d"))))
+    assert f"Paid = {three(made['Used'][0])} used" in notes
     assert three(made["Verified saved"][0]) == shown["Verified saved"][0]
     assert "- Paid: change unknown: no data of the 3d before" in text
-    assert shown["Effective utilisation"][0] == "25.0%"
     assert "effective utilisation 25.0%" in made["Worked"][1]
     of_bill, _, rest = made["Wasted"][1].partition(" of the bill; ")
     assert shown["Wasted"][1] == f"{of_bill} of bill"
     assert rest.endswith("of the hours"), "each beside the figure it is a share of"
-    notes = plain("\n".join(texts(draw("overview", judged, window="3d"))))
+    notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
     for words in ("idle, no finding", "that could be saved"):
         assert said(text, words) in notes
 
@@ -199,7 +199,7 @@ def test_a_team_s_report_equals_its_statement_and_counts_workloads_not_rows(
     assert statement["shared"] == shown["Shared"][0]
     assert statement["of it idle"] == shown["Idle"][0]
     assert figures(text)["Idle"][1].startswith(shown["Idle"][1].partition(" own")[0])
-    lines = page.dataframe[-1].value
+    lines = page.dataframe[-1].value.iloc[1:]  # the first is their total
     *rows, total = cells(text, "Workloads")
     # The job runs in both clusters, and in two pools of one of them.
     assert len(lines) == 3
@@ -356,14 +356,16 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
     assert three(figures(text)["Could be saved"][0]) == made[0]
 
 
-def test_the_total_below_all_teams_is_the_bill(
+def test_the_total_above_all_teams_is_the_bill(
     judged: Settings, views: Warehouse, draw: Draw
 ) -> None:
     drawn = draw("chargeback", judged, window="3d")
     bill = spend.read_totals(views, small.WINDOW, Filters())
-    text = plain("\n".join(texts(drawn)))
-    assert bill.usd
-    assert f"Total, the bill: {plain(format_money(bill.usd, cents=True))}" in text
-    assert f"{format_hours(bill.gpu_hours)}, of it {format_hours(bill.idle_gpu_hours)} idle" in text
+    total, teams = drawn.dataframe[0].value.iloc[0], drawn.dataframe[0].value.iloc[1:]
+    assert total["team"] == "total, the bill"
+    assert total["total_usd"] == sum(teams["total_usd"]) == bill.usd
+    assert total["gpu_hours"] == pytest.approx(bill.gpu_hours)
+    assert total["idle_gpu_hours"] == pytest.approx(bill.idle_gpu_hours)
     # The download has teams only: nobody books a total as a team.
-    assert not {*drawn.dataframe[0].value["team"]} & {"total", "Total"}
+    (box,) = [box for box in drawn.selectbox if box.label.endswith("Chargeback by team")]
+    assert not [name for name in box.options if name.startswith("total")]

@@ -51,7 +51,7 @@ def test_a_sick_node_stands_above_what_cost_more(tmp_path: Path, draw: Draw) -> 
         stored(warehouse, *sre_rows.fleet(), *sre_rows.pods(), found)
     rows = draw("health", settings).dataframe[0].value
     assert rows["name"].to_list() == ["Node/n0", "Quota/p"]
-    assert [*rows.columns][:3] == ["name", "kind", "verb"]
+    assert [*rows.columns][:3] == ["name", "usd", "kind"], "a phone shows what and dollars"
 
 
 @pytest.mark.parametrize(("lost_h", "says"), [(3, True), (2, False)])

@@ -51,7 +51,10 @@ def list_messages(
 
 
 def list_reasons(messages: Sequence[WaitReason], answer: PendingAnswer) -> tuple[WaitReason, ...]:
-    """Return why pods wait, each reason once: the scheduler's words first, then the placement."""
+    """Return why pods wait, each reason once: quota first, the scheduler's words, the placement.
+
+    While a quota binds, no room on nodes helps.
+    """
     reasons = [*messages, *_explain_placement(answer)]
     if not reasons:
         text = "no event, no condition, and no placement says why"
@@ -60,7 +63,7 @@ def list_reasons(messages: Sequence[WaitReason], answer: PendingAnswer) -> tuple
         elif answer.answer == "unknown":
             text = answer.why
         reasons = [WaitReason("unknown", text, "placement")]
-    return _drop_repeats(reasons)
+    return tuple(sorted(_drop_repeats(reasons), key=lambda reason: reason.reason != "quota"))
 
 
 def classify_text(text: str, source: str, at: datetime | None) -> list[WaitReason]:

@@ -25,6 +25,23 @@ agreed AS (
     FROM journal
     WHERE kind = 'approved'
     GROUP BY cluster, about
+),
+
+teams AS (
+    SELECT
+        h.cluster,
+        h.namespace,
+        h.workload_kind,
+        h.workload,
+        any_value(h.team) AS team
+    FROM allocation AS h
+    SEMI JOIN requests AS a
+        ON
+            h.cluster = a.cluster
+            AND h.namespace = a.namespace
+            AND h.workload_kind = a.workload_kind
+            AND h.workload = a.workload
+    GROUP BY ALL
 )
 
 SELECT
@@ -37,16 +54,23 @@ SELECT
     a.requested_at,
     a.requested_by,
     g.approved_by,
-    p.owner,
+    coalesce(p.owner, t.team, a.namespace) AS owner,
+    a.namespace,
     p.gpus,
     p.usd_per_day,
     p.finding IS NOT null AS planned
 FROM requests AS a
 LEFT JOIN agreed AS g ON a.cluster = g.cluster AND a.id = g.id
+LEFT JOIN teams AS t
+    ON
+        a.cluster = t.cluster
+        AND a.namespace = t.namespace
+        AND a.workload_kind = t.workload_kind
+        AND a.workload = t.workload
 LEFT JOIN planned AS p ON a.cluster = p.cluster AND a.finding = p.finding AND a.policy = p.policy
 WHERE
     (g.approvals IS null OR p.gate = 'approval')
     AND ($namespace::VARCHAR IS null OR a.namespace = $namespace)
-    AND ($team::VARCHAR IS null OR p.owner = $team)
+    AND ($team::VARCHAR IS null OR coalesce(p.owner, t.team, a.namespace) = $team)
 ORDER BY planned DESC, p.usd_per_day DESC NULLS LAST, a.requested_at ASC
 LIMIT $most

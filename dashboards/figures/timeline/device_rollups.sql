@@ -11,7 +11,9 @@ SELECT
     r.mem_used_bytes_mean,
     r.power_w_n,
     r.power_w_mean,
-    r.temp_c_max
+    r.temp_c_max,
+    r.sm_clock_mhz_mean,
+    r.xid_max
 FROM rolled AS r
 WHERE
     r.bucket >= $since

@@ -1,4 +1,5 @@
--- Activity, memory and power of the subject's devices together, on the mean of each step.
+-- Activity, memory, power, temperature, clock and XID of the subject's devices together, on the
+-- mean of each step.
 WITH each AS (
     SELECT
         bucket,
@@ -8,7 +9,9 @@ WITH each AS (
         max(act_max) AS most,
         sum(mem_used_bytes_mean * mem_used_bytes_n) / nullif(sum(mem_used_bytes_n), 0) AS memory,
         sum(power_w_mean * power_w_n) / nullif(sum(power_w_n), 0) AS power,
-        max(temp_c_max) AS temp
+        max(temp_c_max) AS temp,
+        avg(sm_clock_mhz_mean) AS clock,
+        nullif(max(xid_max), 0) AS xid
     FROM device_rollups
     GROUP BY bucket, cluster, device
 ),
@@ -22,6 +25,9 @@ together AS (
         sum(memory) AS memory,
         sum(power) AS power,
         max(temp) AS temp,
+        avg(clock) AS clock,
+        min(clock) AS least_clock,
+        max(xid) AS xid,
         count(*) AS devices
     FROM each
     GROUP BY bucket
@@ -44,6 +50,9 @@ SELECT
     avg(t.memory) / 1e9 AS memory_gb,
     avg(t.power) AS power_w,
     max(t.temp)::DOUBLE AS temp_c,
+    avg(t.clock) AS clock_mhz,
+    min(t.least_clock) AS least_clock_mhz,
+    max(t.xid)::DOUBLE AS xid,
     max(t.devices) AS devices
 FROM steps AS s
 LEFT JOIN together AS t ON s.step <= t.bucket AND s.step + to_seconds($step_s) > t.bucket
