@@ -84,6 +84,26 @@ def test_a_device_of_a_pod_with_an_unclean_name_is_paid_and_of_an_unknown_owner(
     assert "team/GPU-1 (pod: " in checks["rejected sample"]["finding"]
 
 
+def test_pods_with_unclean_names_that_share_a_device_are_paid_and_counted(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    lines = expose("GPU-0")
+    for device in ("GPU-0", "GPU-1"):
+        for pod in ("bad\\none", "bad\\ntwo"):
+            lines += expose(device).replace('pod="honest"', f'pod="{pod}"')
+    (tmp_path / "hour.prom").write_text(lines)
+    run("import", "exposition", tmp_path / "hour.prom")
+    spent = {
+        (row["device"], row["workload"]): row["s"]
+        for row in read_ledger(run) if row["state"] == "productive"
+    }  # fmt: skip
+    # A pod that no inventory has gets what others leave of a device.
+    assert spent == {("GPU-0", "honest"): 3600, ("GPU-1", "(unknown)"): 3600}
+    sql = "SELECT name, sum(count)::INT AS n FROM rejection WHERE kind = 'holding' GROUP BY ALL"
+    counted = {row["name"]: row["n"] for row in run("warehouse", "query", sql)["rows"]}
+    assert counted == {"GPU-0": 240, "GPU-1": 240}
+
+
 def test_an_annotation_with_nul_of_a_pod_without_gpus_costs_its_devices_alone(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
