@@ -245,3 +245,25 @@ def test_a_damaged_file_of_a_cluster_costs_that_cluster_alone(
         assert read_ledger(warehouse, others).equals(expected)
         marked = warehouse.query("SELECT cluster FROM unposted")["cluster"].to_pylist()
         assert marked == ["beta"] * 4
+
+
+def test_an_impossible_count_of_a_node_costs_its_cluster_alone(
+    accounted: Path, tmp_path: Path
+) -> None:
+    start = FAILING.replace(tzinfo=UTC)
+    hour = Window(start, start + timedelta(hours=1))
+
+    def account(warehouse: Warehouse, gpus: int) -> list[str]:
+        with warehouse.transaction() as cursor:
+            cursor.execute(f"UPDATE era SET gpu_count = {gpus} WHERE \"cluster\" = 'beta'")
+            dirty.mark_hours(cursor, FAILING, FAILING + timedelta(hours=1))
+        assert pipeline.account(warehouse, hour)[1] == []
+        marked: list[str] = warehouse.query("SELECT cluster FROM unposted")["cluster"].to_pylist()
+        return marked
+
+    with open_home(shutil.copytree(accounted, tmp_path / "home")) as warehouse:
+        expected = read_ledger(warehouse)
+        assert account(warehouse, 2**31 - 1) == ["beta"]
+        assert read_ledger(warehouse).equals(expected)
+        assert account(warehouse, 2) == []
+        assert read_ledger(warehouse).equals(expected)

@@ -3,6 +3,7 @@
 -- coarser. Where a node's lifetime begins or ends, a device that exists for all but five minutes of
 -- the bucket counts as present throughout: the sources start and end at different times. Nothing is
 -- known about the time before a cluster's first sample.
+-- A count that no node has (`views.tiers.MOST_GPUS`) is damage, and as many rows have no end.
 -- GPUs that the kubelet cannot allocate (allocatable below the node's count) are unavailable.
 -- Devices on a node that the inventory does not have (an exporter's address that could not be
 -- resolved) belong to a node without named telemetry: to count both would count them twice.
@@ -18,7 +19,10 @@ lifetimes AS (
         n.cluster,
         n.node,
         coalesce(m.gpu_model, n.gpu_model) AS gpu_model,
-        n.gpu_count,
+        CASE
+            WHEN n.gpu_count > 65536 THEN error(concat(n.node, ' has ', n.gpu_count, ' GPUs'))
+            ELSE n.gpu_count
+        END AS gpu_count,
         greatest(0, n.gpu_count - coalesce(n.gpu_allocatable, n.gpu_count)) AS lost_count,
         h.node IS null AS silent,
         greatest(n.from_at, coalesce(b.begun_at, n.from_at)) AS first_seen,

@@ -31,6 +31,9 @@ from warehouse.storage import TYPES, get_storage
 _DAY = timedelta(days=1)
 _OF_ALL = frozenset({"node", "era", "rate"})
 """Tables that are read whole: what part of a commitment a cluster pays depends on all nodes."""
+_COUNTED = frozenset({"node", "era"})
+MOST_GPUS = 65_536
+"""Of a node: collectors store no greater count (`untracked.sql` refuses one)."""
 _MARKER = re.compile(r"\bunreadable (\w+) (\d{4}-\d\d-\d\d)\b")
 
 
@@ -86,7 +89,8 @@ def define_view(
     of_clusters = select_clusters(noun, clusters)
     if not files:
         # For a table without statistics DuckLake 1.5 queries the catalog again for each column.
-        return f"{lake} WHERE {'false' if noun in state.bare else of_clusters}"
+        rows = f"{lake} WHERE {'false' if noun in state.bare else of_clusters}"
+        return _hide_damage(rows, clusters) if clusters and noun in _COUNTED else rows
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
         day, shape = parse_name(path)
@@ -111,6 +115,13 @@ def select_clusters(noun: str, clusters: Collection[str]) -> str:
     if not clusters or not has_cluster or noun in _OF_ALL:
         return "true"
     return f'"cluster" IN ({", ".join(map(write_literal, sorted(clusters)))})'
+
+
+def _hide_damage(rows: str, clusters: Collection[str]) -> str:
+    """Return rows without the impossible counts of other clusters, which fail these alone."""
+    of_clusters = select_clusters("device", clusters)
+    count = f"CASE WHEN {of_clusters} OR gpu_count <= {MOST_GPUS} THEN gpu_count END"
+    return f"SELECT * REPLACE ({count} AS gpu_count) FROM ({rows})"
 
 
 def select_lake(noun: str) -> str:
