@@ -35,7 +35,7 @@ class PluginRun(msgspec.Struct, frozen=True):
         return self.kind, self.plugin
 
 
-def log_failure(kind: Kind, plugin: str, error: Exception) -> str:
+def log_failure(kind: Kind, plugin: str, error: BaseException) -> str:
     """Log the traceback of a plugin that failed, and return a sentence about it."""
     log.error("%s failed", kind, extra={kind: plugin}, exc_info=error)
     return f"it failed ({type(error).__name__}: {error}); the log has the traceback"

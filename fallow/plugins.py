@@ -47,6 +47,21 @@ def list_configured(group: str, sections: Mapping[str, Any]) -> list[str]:
     return [name for name in find_installed(group) if name in sections and not is_own(group, name)]
 
 
+def check_names(sections: Mapping[str, Any]) -> None:
+    """Refuse a section of the settings `plugins` that is of no installed plugin.
+
+    Raises:
+        SettingsError: it names none of another package.
+    """
+    legal = {n for g in PLUGIN_GROUPS for n in find_installed(g) if not is_own(g, n)}
+    for name in sections:
+        if name not in legal:
+            raise SettingsError(
+                f"plugins.{name} is no plugin of another package that is installed",
+                hint=f"installed: {', '.join(sorted(legal)) or 'none'} (fallow plugins list)",
+            )
+
+
 def build(
     group: str, name: str, sections: Mapping[str, Mapping[str, Any]], **arguments: Any
 ) -> Any:

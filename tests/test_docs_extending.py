@@ -160,6 +160,24 @@ def test_a_price_source_that_fails_leaves_the_stored_prices_of_all(
         prices.read_plugin_rates(settings, "contract", Window.last(HOUR_AGO, now=AT))
 
 
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("gpu_count", 0), ("gpu_count", None), ("node_usd_h", -5), ("node_usd_h", None)],
+)
+def test_a_rate_that_is_no_price_is_refused(
+    column: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of no GPUs made the hours that it priced fail."""
+    source, window = plugins.load("prices", "contract"), Window.last(HOUR_AGO, now=AT)
+    settings = Settings(plugins={"contract": {"usd_per_gpu_hour": 2}})
+    (row,) = prices.read_plugin_rates(settings, "contract", window).rows.to_pylist()
+    wrong = Batch.of("rate", {name: [part] for name, part in {**row, column: value}.items()})
+    monkeypatch.setattr(source, "rates", lambda *_: wrong)
+    with pytest.raises(SourceError, match="a node of"):
+        prices.read_plugin_rates(settings, "contract", window)
+
+
 def test_an_analyzer_of_another_package_has_no_group_of_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -82,6 +82,9 @@ _REPORTED = {
 _OBSERVED = {"last_seen", "until"}
 """Columns with the end of what a source has seen."""
 
+LONGEST_S = 4e9
+"""Interval of a sample: over the longest duration that an option takes. Its end is a time."""
+
 LATE = timedelta(days=1)
 """How much older than the time that was asked for a source's samples may be: an exporter may show
 its last values with their own time."""
@@ -108,13 +111,14 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     rows = future = old = 0
     settings, now = warehouse.settings, warehouse.clock()
     stored = _refuse_derived(batches)
-    for batch in check_batches(stored, cluster=settings.cluster, source="warehouse", at=now):
+    for sent in check_batches(stored, cluster=settings.cluster, source="warehouse", at=now):
+        batch, endless = _drop_endless(sent, limit)
         present = _drop_future(batch, limit).rows
         recent, rejected = _drop_old(batch.table, present, EARLIEST, limit)
         rows += 0 if batch.table == "rejection" else batch.rows.num_rows
         future += batch.rows.num_rows - present.num_rows
         old += present.num_rows - recent.num_rows
-        for part in (Batch(batch.table, recent), *rejected):
+        for part in (Batch(batch.table, recent), *rejected, *endless):
             gathered.setdefault(part.table, []).append(part.rows)
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
@@ -253,14 +257,33 @@ def _drop_old(
     old = pc.fill_null(pc.less(rows.column(column), pa.scalar(oldest, pa.timestamp("us"))), False)
     if not pc.any(old).as_py():
         return rows, []
+    reason = f"older than {oldest:%Y-%m-%d %H:%M}, from when its source was read"
+    return rows.filter(pc.invert(old)), _list_refused(table, rows.filter(old), column, reason, at)
+
+
+def _drop_endless(batch: Batch, at: datetime) -> tuple[Batch, list[Batch]]:
+    """Return the samples whose interval is a length of time, and a batch that lists the others."""
+    if batch.table != "sample":
+        return batch, []
+    seconds = batch.rows.column("interval_s")
+    legal = pc.and_(pc.greater_equal(seconds, 0.0), pc.less_equal(seconds, LONGEST_S))
+    legal = pc.fill_null(legal, True)  # NaN is not legal, null is unknown
+    if pc.all(legal, min_count=0).as_py():
+        return batch, []
+    reason = f"an interval of 0 to {LONGEST_S:,.0f} s is wanted"
+    refused = batch.rows.filter(pc.invert(legal))
+    listed = _list_refused(batch.table, refused, "interval_s", reason, at)
+    return msgspec.structs.replace(batch, rows=batch.rows.filter(legal)), listed
+
+
+def _list_refused(table: str, rows: pa.Table, field: str, reason: str, at: datetime) -> list[Batch]:
     owner = next(name for name in ("device", "target", "pod") if name in rows.column_names)
     columns = [c for c in ("cluster", "source", "namespace", owner) if c in rows.column_names]
-    reason = f"older than {oldest:%Y-%m-%d %H:%M}, from when its source was read"
     parts: dict[tuple[str, str], list[Rejection]] = {}
-    for row in rows.filter(old).select(columns).to_pylist():
-        rejection = Rejection(table, row.get("namespace") or "", row[owner], column, reason)
+    for row in rows.select(columns).to_pylist():
+        rejection = Rejection(table, row.get("namespace") or "", row[owner], field, reason)
         parts.setdefault((row["cluster"], row.get("source") or ""), []).append(rejection)
-    return rows.filter(pc.invert(old)), [
+    return [
         build_batch(several, cluster=cluster, source=source, at=at)
         for (cluster, source), several in parts.items()
     ]

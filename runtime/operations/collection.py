@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,7 @@ from fallow.settings_groups import SettingsGroup
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
+from runtime.operations.plugin_collectors import PluginCollector
 from runtime.operations.prices import read_configured_rates, read_market_rates
 from runtime.operations.windows import format_window
 from runtime.rendering.finding_tables import Progress
@@ -249,6 +251,7 @@ def _is_wanted(settings: Settings, source: SourceSettings) -> bool:
 
 
 def _list_wanted(settings: Settings) -> list[str]:
+    plugins.check_names(settings.plugins)
     own = [name for name, source in SOURCES.items() if _is_wanted(settings, source)]
     return [*own, *plugins.list_configured("collectors", settings.plugins)]
 
@@ -257,7 +260,8 @@ def _load_collector(name: str, settings: Settings) -> Collector:
     source = SOURCES.get(name)
     collector: Collector
     if source is None:
-        collector = plugins.build("collectors", name, settings.plugins, cluster=settings.cluster)
+        build = partial(plugins.build, "collectors", name, settings.plugins)
+        collector = PluginCollector(partial(build, cluster=settings.cluster))
     else:
         section: SettingsGroup = getattr(settings, source.section)
         collector = plugins.load("collectors", name)(section, settings.cluster)

@@ -12,6 +12,7 @@ from collectors.prices.rate_card import RateCard
 from fallow import plugin_runs, plugins
 from fallow.deadlines import call_within
 from fallow.errors import SourceError, TemporaryError, UsageError
+from fallow.money import MOST_USD_H
 from fallow.price_settings import PriceSettings
 from fallow.protocols import PriceSource
 from fallow.settings import Settings
@@ -96,13 +97,14 @@ def read_plugin_rates(settings: Settings, name: str, window: Window) -> Batch:
     """Return the rates of another package's price source.
 
     Raises:
-        SourceError: it failed, did not end in time, or calls its rates those of another source.
+        SourceError: it failed, did not end in time, calls its rates those of another source, or
+            one is no price.
     """
     try:
         source = plugins.build("prices", name, settings.plugins)
         rates: Batch = call_within(MARKET_WITHIN_S, lambda: source.rates(window))
         named = {*rates.rows["source"].to_pylist()}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = plugin_runs.log_failure("price source", name, error)
         raise SourceError(f"price source {name}: {reason}") from error
     if named - {name}:
@@ -110,4 +112,19 @@ def read_plugin_rates(settings: Settings, name: str, window: Window) -> Batch:
             f"price source {name} gives rates of {', '.join(sorted(map(str, named - {name})))}",
             hint=f"the column source is {name!r} in each of its rows",
         )
+    _check_values(name, rates)
     return rates
+
+
+def _check_values(name: str, rates: Batch) -> None:
+    if rates.table != "rate":
+        raise SourceError(f"price source {name} gives rows of {rates.table}, not of rate")
+    wanted = ["gpu_count", "node_usd_h"]
+    for row in rates.rows.select([*get_key("rate"), *wanted]).to_pylist():
+        gpus, usd = row["gpu_count"], row["node_usd_h"]
+        if gpus is None or usd is None or not (gpus > 0 and 0 < usd < MOST_USD_H):
+            what = " ".join(str(row[key]) for key in get_key("rate") if row[key])
+            raise SourceError(
+                f"price source {name}: a node of {gpus} GPUs at {usd} USD an hour: {what}",
+                hint=f"gpu_count is 1 or more, node_usd_h over 0 and under {MOST_USD_H:,}",
+            )
