@@ -182,7 +182,9 @@ def test_url_is_the_page(fleet: Settings, draw: Draw) -> None:
     assert "genai" in caption
     assert "GPU part only" in caption
     assert "name" in narrow.dataframe[0].value.columns
-    assert set(narrow.dataframe[0].value["name"]) <= {
+    total, *pools = narrow.dataframe[0].value["name"]
+    assert total == "total"
+    assert set(pools) <= {
         "h100",
         "h100-spot",
         "h100-gke",
@@ -334,7 +336,8 @@ def test_tables_and_charts_show_what_would_turn_a_name_around(
     hostile: Settings, draw: Draw
 ) -> None:
     page = draw("chargeback", hostile, window="24h")
-    teams = page.dataframe[0].value["team"].to_list()
+    total, *teams = page.dataframe[0].value["team"].to_list()
+    assert total == "total, the bill"
     assert len(teams) == len(HOSTILE)
     assert not any("\u202e" in team for team in teams)
     assert any("\\u202egnp.exe" in team for team in teams)
