@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from dashboards.figures.query import BY_HOUR, Filters, run_query
+from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST_NAMES = 1000
 """Names that one filter offers: those of the most GPU-hours."""
+MOST_EXAMPLES = 8
 
 
 class DataExtent(msgspec.Struct, frozen=True):
@@ -42,3 +44,20 @@ def read_names(views: Views, window: Window) -> dict[str, tuple[str, ...]]:
     for row in rows:
         names_by_kind.setdefault(row["key"], []).append(row["name"])
     return {key: tuple(values) for key, values in names_by_kind.items()}
+
+
+def require_names(views: Views, window: Window, **wanted: str | None) -> None:
+    """Check that a cluster, a team, ... held a GPU in this window; None is not checked.
+
+    Raises:
+        UsageError: it held none.
+    """
+    there = read_names(views, window) if any(wanted.values()) else {}
+    for label, name in wanted.items():
+        names = there.get(label, ())
+        if name is not None and name not in names:
+            examples = ", ".join(names[:MOST_EXAMPLES]) + ", ..." * (len(names) > MOST_EXAMPLES)
+            raise UsageError(
+                f"no {label} {name!r} held a GPU in this window",
+                hint=f"{label}s: {examples or 'none'}",
+            )

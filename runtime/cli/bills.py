@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dashboards.figures import chargeback
+from dashboards.figures import chargeback, extent
 from dashboards.figures import spend as spend_figures
 from dashboards.figures.query import Filters
 from dashboards.waste_report import format_money
+from fallow.window import Window
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 from runtime.operations import ledger_totals, windows
 from runtime.operations.budgets import ALL_TEAMS, read_state
@@ -71,6 +72,8 @@ def print_forecast(
     with run.warehouse(settings) as warehouse:
         span = _find_hours(run, warehouse, None)
         month = spend_figures.read_month(warehouse, span.window.end, filters, budget)
+        if budget is None:  # a team with a budget is known, whether it holds a GPU or not
+            extent.require_names(warehouse, Window(month.start, month.end), team=team)
     row: dict[str, Any] = {"month": f"{month.start:%Y-%m}", "team": team or ALL_TEAMS}
     row |= {name: getattr(month, name) for name in FORECAST_COLUMNS}
     row["at_least"] = month.is_partial

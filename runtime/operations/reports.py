@@ -37,7 +37,6 @@ MEDIA = {
     "focus": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
 }
-MOST_NAMED = 8
 ENDINGS = {"focus": "focus.csv", "parquet": "focus.parquet"}
 
 
@@ -102,15 +101,7 @@ def _make_request(
 ) -> ReportRequest:
     checked_window = check_window(views, window, now)
     cluster, team = mine
-    names = extent.read_names(views, checked_window) if team or cluster else {}
-    for label, name in (("cluster", cluster), ("team", team)):
-        there = names.get(label, ())
-        if name is not None and name not in there:
-            examples = ", ".join(there[:MOST_NAMED]) + ", ..." * (len(there) > MOST_NAMED)
-            raise UsageError(
-                f"no {label} {name!r} held a GPU in this window",
-                hint=f"{label}s: {examples or 'none'}",
-            )
+    extent.require_names(views, checked_window, cluster=cluster, team=team)
     newest = coverage.find_newest(views, settings.ledger.max_lag, cluster)
     covered = coverage.measure_coverage(views, window, newest.behind if newest else {}, cluster)
     return ReportRequest(

@@ -55,3 +55,13 @@ def test_a_month_of_which_most_hours_are_missing_is_at_least_its_dollars(
     assert (row["at_least"], row["high"], row["low"]) == (True, None, row["forecast"])
     assert "at least $" in said.err
     assert "hours of the month lack data of a cluster" in said.err
+
+
+def test_a_forecast_of_a_team_that_held_no_gpu_is_refused_with_the_teams(
+    home: Path, fallow: Fallow
+) -> None:
+    said = fallow("forecast", "--home", home, "--team", "no-such-team")
+    assert said.code == 2
+    assert "no team 'no-such-team' held a GPU in this window" in said.err
+    assert "hint: teams: " in said.err
+    assert not said.out

@@ -209,6 +209,18 @@ def test_gpu_hours_without_a_price_are_named_by_model(settings: Settings) -> Non
     assert "prices.by_model" in row.next_step
 
 
+def test_the_last_week_of_prices_has_168_hours(settings: Settings) -> None:
+    newest = (NOW - timedelta(hours=2)).replace(tzinfo=None)
+    hours = [newest - timedelta(hours=n) for n in range(170)]
+    row = {"cluster": "c", "device": "GPU-1", "model": "L4", "state": "idle", "priced": True}
+    row |= {"namespace": "", "workload_kind": "", "workload": "", "gpu_seconds": 3600.0}
+    columns: dict[str, object] = {name: [value] * len(hours) for name, value in row.items()}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.replace("ledger", Batch.of("ledger", columns | {"bucket": hours}).rows)
+        found = by_check(prices.check_unpriced(warehouse, NOW))["priced"].finding
+    assert found == "all 168.0 GPU-hours of the last week have a price"
+
+
 def test_folders_that_cannot_be_written_and_disks_that_are_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,6 @@ SELECT
     sum(l.gpu_seconds) / 3600 AS gpu_hours,
     coalesce(sum(l.gpu_seconds) FILTER (WHERE NOT l.priced), 0) / 3600 AS unpriced
 FROM ledger AS l, newest AS n
-WHERE l.bucket >= n.bucket - to_days($days)
+WHERE l.bucket > n.bucket - to_days($days)
 GROUP BY l.model
 ORDER BY unpriced DESC, l.model ASC
