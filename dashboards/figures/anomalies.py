@@ -41,8 +41,18 @@ class TeamBudget(msgspec.Struct, frozen=True):
 
     @property
     def used_pct(self) -> float | None:
-        """Return what was paid, in percent of the budget."""
-        return None if self.usd is None else float(100 * self.usd / self.budget)
+        """Return what was paid, in percent of the budget; of a budget of 0 there is none."""
+        if self.usd is None or not self.budget:
+            return None
+        return float(100 * self.usd / self.budget)
+
+    @property
+    def load(self) -> Decimal:
+        """Return the forecast as a part of the budget; beside a budget of 0 it is endless."""
+        expected = self.forecast or Decimal()
+        if self.budget or not expected:
+            return expected / (self.budget or 1)
+        return Decimal("Infinity")
 
     def describe(self) -> dict[str, Any]:
         """Return its row: team, stands, budget, usd, used_pct, forecast, high."""
@@ -85,9 +95,7 @@ def read_budgets(
     """Return the state of each budgeted team's month at a time, the worst first."""
     months = spend.read_team_months(views, until, filters, planned) if planned else {}
     budget_rows = [compare_budget(team, planned[team], month) for team, month in months.items()]
-    return tuple(
-        sorted(budget_rows, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team))
-    )
+    return tuple(sorted(budget_rows, key=lambda b: (-b.load, b.team)))
 
 
 def compare_budget(team: str, budget: Decimal, month: spend.Month) -> TeamBudget:

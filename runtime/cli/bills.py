@@ -67,14 +67,17 @@ def print_forecast(
     """Show what the month has cost, and will have cost at its end."""
     settings = run.settings()
     finance = settings.finance
-    budget = finance.teams_usd_per_month.get(team) if team else finance.usd_per_month
+    budget = finance.usd_per_month if team is None else finance.teams_usd_per_month.get(team)
     filters = Filters(cluster=run.options.get("cluster"), team=team)
     with run.warehouse(settings) as warehouse:
         span = _find_hours(run, warehouse, None)
         month = spend_figures.read_month(warehouse, span.window.end, filters, budget)
         if budget is None:  # a team with a budget is known, whether it holds a GPU or not
             extent.require_names(warehouse, Window(month.start, month.end), team=team)
-    row: dict[str, Any] = {"month": f"{month.start:%Y-%m}", "team": team or ALL_TEAMS}
+    row: dict[str, Any] = {
+        "month": f"{month.start:%Y-%m}",
+        "team": ALL_TEAMS if team is None else team,
+    }
     row |= {name: getattr(month, name) for name in FORECAST_COLUMNS}
     row["at_least"] = month.is_partial
     if month.is_partial:

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dashboards.figures.anomalies import TeamBudget
 from tests.demo_homes import copy_demo
 
 Fallow = Callable[..., Any]
@@ -65,3 +67,29 @@ def test_a_forecast_of_a_team_that_held_no_gpu_is_refused_with_the_teams(
     assert "no team 'no-such-team' held a GPU in this window" in said.err
     assert "hint: teams: " in said.err
     assert not said.out
+
+
+def test_a_budget_of_nothing_is_over_as_soon_as_something_is_paid(
+    tmp_path: Path, fallow: Fallow
+) -> None:
+    """A budget of 0 ended the command for all teams, and the service's analyses."""
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    lines = [f"{now - timedelta(minutes=m)},pod-1,99" for m in range(60, 0, -1)]
+    table, settings = tmp_path / "t.csv", tmp_path / "fallow.yaml"
+    table.write_text("\n".join(["ts,pod,util", *lines]))
+    settings.write_text("finance: {}\n")
+    place = ("--home", tmp_path / "home", "--config", settings)
+    columns = ("--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s")
+    assert fallow("import", "samples", table, *columns, "--rate", "2", *place).code == 0
+    (paid,) = read(fallow("chargeback", *place, "-o", "json").out)["chargeback"]
+    settings.write_text(
+        f"finance: {{teams_usd_per_month: {{nobody: 0, '{paid['team']}': 0, ops: 5}}}}\n"
+    )
+    answer = fallow("budget", *place, "-o", "json")
+    assert answer.code == 0, answer.err
+    rows = {row["team"]: row for row in read(answer.out)["budgets"]}
+    assert {row["used_pct"] for row in rows.values() if not row["budget"]} == {None}
+    assert {*rows} == {"nobody", paid["team"], "ops"}
+    paid_for_nothing = TeamBudget("t", Decimal(), Decimal(1), Decimal(1), Decimal(1))
+    assert (paid_for_nothing.stands, paid_for_nothing.load) == ("over", Decimal("Infinity"))
+    assert fallow("forecast", "--team", "", *place).code == 2, "it is not that of all teams"
