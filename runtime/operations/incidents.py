@@ -284,14 +284,13 @@ def build_incident_row(incident: Incident, cost: IncidentCost) -> dict[str, Any]
 
 def describe_share(share: RecoveryShare) -> str:
     """Return the share of recovery as a line for people."""
-    part = "unknown" if share.share is None else f"{share.share:.2%}"
-    dollars = "" if share.usd is None else f", ${share.usd:,.2f}"
     lost = format_lost(share.lost_gpu_hours, share.most_lost_gpu_hours)
-    return (
-        f"{share.incidents} incidents took {part} of the paid GPU-hours (lost work {lost}, "
-        f"recovery {format_lost(share.recovery_gpu_hours, None)}{dollars}); "
-        f"the cost of {share.incidents - share.unknown} is known"
-    )
+    parts = f"lost work {lost}, recovery {format_lost(share.recovery_gpu_hours, None)}"
+    incidents = f"{share.incidents} incident{'s' * (share.incidents != 1)}"
+    if share.share is None:
+        return f"the cost of {share.incidents - share.unknown} of {incidents} is known: {parts}"
+    dollars = "" if share.usd is None else f", ${share.usd:,.2f}"
+    return f"{incidents} took {share.share:.2%} of the paid GPU-hours ({parts}{dollars})"
 
 
 FIELDS = ("cause", "step", "why", "start", "end", "workloads", "nodes", "devices")

@@ -209,4 +209,6 @@ def _describe_way(way: WayIn) -> dict[str, Any]:
 
 def _find_time(warehouse: "Warehouse", at: datetime, cluster: str | None) -> datetime:
     extent = windows.find_extent(warehouse, cluster)
+    if extent is None and cluster is not None:
+        windows.require_extent(warehouse, cluster, inventory=True)
     return at if extent is None else min(at, extent.end)

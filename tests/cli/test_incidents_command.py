@@ -83,6 +83,13 @@ def test_the_share_of_one_cluster_is_of_its_own_hours(fallow: Fallow, home: Path
     own = json.loads(fallow(*words, "--cluster", "node lost").out)
     assert own["recovery"]["gpu_hours"] == pytest.approx(336)
     assert [group["hours"] for group in own["groups"]] == pytest.approx([336])
+    away = {**row, "device": "h", "state": "unavailable", "gpu_seconds": 36_000.0}
+    with Warehouse.open(load(environ={}, flags={"home": home}).settings, write=True) as warehouse:
+        (batch,) = build_batches("ledger", [*rows, {**away, "cluster": "node lost"}])
+        warehouse.replace("ledger", batch.rows, "true")
+    own = json.loads(fallow(*words, "--cluster", "node lost").out)
+    assert own["recovery"]["gpu_hours"] == pytest.approx(346), "a broken GPU is paid for"
+    assert [group["hours"] for group in own["groups"]] == pytest.approx([336]), "and cannot fail"
 
 
 def test_an_unknown_loss_is_unknown_in_every_sum(fallow: Fallow, home: Path) -> None:
@@ -99,7 +106,7 @@ def test_an_unknown_loss_is_unknown_in_every_sum(fallow: Fallow, home: Path) -> 
     assert [g["most_lost_gpu_hours"] for g in answer["groups"]] == [share["most_lost_gpu_hours"]]
     bound = f"lost work unknown, at most {format_hours(share['most_lost_gpu_hours'])}"
     text = fallow(*words).err
-    assert (bound in text, "the cost of 0 is known" in text) == (True, True), text
+    assert (bound in text, "the cost of 0 of 1 incident is known" in text) == (True, True), text
 
 
 def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
@@ -116,7 +123,10 @@ def test_incidents_by_node_name_the_lost_one_and_no_node_of_a_short_absence(
     assert answer["recovery"]["incidents"] == 2
     assert len(answer["incidents"]) == 2
     table = fallow(*words)
-    assert ("n-0" in table.out, "2 incidents took unknown" in table.err) == (True, True), table
+    assert ("n-0" in table.out, "the cost of 0 of 2 incidents is known" in table.err) == (
+        True,
+        True,
+    ), table
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 -- The hours and dollars in which failures could have happened: by job, node, GPU and model, and in
 -- all. The hours of a job or node are those of its longest device, so that they are clock hours;
--- hours in which a device was unavailable are none. `peers` is the model of a GPU, or of a node.
+-- hours in which a device was unavailable are none; in all they are paid for.
+-- `peers` is the model of a GPU, or of a node.
 WITH device_hours AS (
     SELECT
         cluster,
@@ -118,8 +119,11 @@ SELECT
     '' AS cluster,
     '' AS subject,
     '' AS peers,
-    coalesce(sum(gpu_hours), 0) AS hours,
-    coalesce(sum(gpu_hours), 0) AS gpu_hours,
+    coalesce(sum(gpu_seconds) FILTER (WHERE state <> 'unavailable'), 0) / 3600 AS hours,
+    coalesce(sum(gpu_seconds), 0) / 3600 AS gpu_hours,
     CASE WHEN bool_and(priced) THEN sum(usd) END AS usd
-FROM devices
+FROM ledger
+WHERE
+    bucket >= $since AND bucket < $until
+    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
 ORDER BY ALL
