@@ -222,7 +222,7 @@ def test_exposure_counts_clock_hours_of_jobs_and_nodes_and_leaves_outages_out() 
         ("gpu", "c", "g0"): (1.0, 1.0, Decimal(1)),
         ("gpu", "c", "g1"): (1.0, 1.0, Decimal(2)),
         ("model", "", "H100"): (2.0, 2.0, Decimal(3)),
-        FLEET: (2.0, 2.0, Decimal(3)),
+        FLEET: (2.0, 3.0, Decimal(4)),  # its outage is no hour, and paid for
     }
 
 
