@@ -533,14 +533,6 @@ EFFECTIVE = configure_percent(
     "memory; the SMs where no tensor activity is exported); unknown = not measured",
     bar=False,
 )
-UNMEASURED = "not measured"
-
-
-def format_utilisation(part: float | None, measured: float) -> tuple[str, str, str]:
-    """Return the figure of effective utilisation: its share, and of how many hours."""
-    if part is None:
-        return "Effective utilisation", UNMEASURED, "no tensor or SM activity is exported"
-    return "Effective utilisation", f"{part:.1%}", f"of {format_hours(measured)} measured"
 
 
 def show_reconciliation(

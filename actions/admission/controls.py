@@ -77,7 +77,7 @@ def _review_policies(cluster: KubeClient, control: Control, expected: set[str]) 
         text = f"whether it is in force is unknown: {error.message}"
         return ControlState(control.control, "off", text, f"kubectl get {control.bindings}")
     policies, bindings = set(specs), {spec["policyName"] for spec in bound}
-    weak = {spec["policyName"] for spec in bound if not _refuses(spec)}
+    weak = {spec["policyName"] for spec in bound if not _is_denying(spec)}
     if absent := sorted(bindings - policies):
         text = f"{len(absent)} bindings have no policy and refuse nothing: {', '.join(absent[:3])}"
         return ControlState(control.control, "warn", text, control.next_step)
@@ -95,7 +95,7 @@ def _review_policies(cluster: KubeClient, control: Control, expected: set[str]) 
     return ControlState(control.control, "ok", f"in force: {len(in_force)} policies{of}")
 
 
-def _refuses(binding: Mapping[str, Any]) -> bool:
+def _is_denying(binding: Mapping[str, Any]) -> bool:
     """Return whether a binding denies, everywhere; those of mutating policies deny nothing."""
     actions = binding.get("validationActions")
     return actions is None or ("Deny" in actions and not binding.get("matchResources"))

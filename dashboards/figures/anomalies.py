@@ -15,7 +15,6 @@ from fallow.window import Window
 from warehouse.ledger import align_window
 
 WEEKS = timedelta(weeks=8)
-BUDGET_COLUMNS = ("team", "stands", "budget", "usd", "used_pct", "forecast", "high")
 BudgetState = Literal["over", "will be over", "may be over", "within", "unknown"]
 
 
@@ -56,7 +55,15 @@ class TeamBudget(msgspec.Struct, frozen=True):
 
     def describe(self) -> dict[str, Any]:
         """Return its row: team, stands, budget, usd, used_pct, forecast, high."""
-        return {name: getattr(self, name) for name in BUDGET_COLUMNS}
+        return {
+            "team": self.team,
+            "stands": self.stands,
+            "budget": self.budget,
+            "usd": self.usd,
+            "used_pct": self.used_pct,
+            "forecast": self.forecast,
+            "high": self.high,
+        }
 
 
 def read_usual(views: Views, window: Window, filters: Filters) -> pa.Table:

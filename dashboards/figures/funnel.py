@@ -61,7 +61,8 @@ class FunnelPart(msgspec.Struct, frozen=True):
     @property
     def factors(self) -> dict[str, float | None]:
         """Return the factor of each stage, in order."""
-        return {name: getattr(self, name) for name in STAGES}
+        shares = (self.allocated, self.active, self.effective, self.useful)
+        return dict(zip(STAGES, shares, strict=True))
 
     @property
     def stages(self) -> list[tuple[str, float | None, float | None]]:

@@ -100,8 +100,6 @@ class CommandRun:
 
         opened = Warehouse.open(settings, write=write, clock=self.now)
         if not write:
-            from runtime.service.stop_signals import interrupt_on_signals  # noqa: PLC0415
-
             self.resources.enter_context(interrupt_on_signals(opened.interrupt))
         return opened
 

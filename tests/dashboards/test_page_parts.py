@@ -93,7 +93,7 @@ def test_the_fleet_finds_gpus_by_a_part_of_a_name_and_draws_them_over_time(
 
 def test_the_quota_that_binds_comes_first() -> None:
     reasons = [
-        WaitReason(name, f"{name} says so", "event")  # type: ignore[arg-type]
+        WaitReason(name, f"{name} says so", "event")
         for name in ("no_fit", "node_selector", "quota")
     ]
     answer: Any = SimpleNamespace(answer="unknown", why="", places=(), key=("c",))
