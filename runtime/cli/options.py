@@ -19,6 +19,7 @@ from fallow import __version__
 from fallow.demo_marker import read_now, require_own_home
 from fallow.errors import EmptyWarehouseError
 from fallow.texts import spell_out
+from runtime.service.stop_signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from fallow.settings import Loaded, Settings
