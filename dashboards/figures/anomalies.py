@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dashboards.figures import spend
 from dashboards.figures.query import BY_HOUR, Filters, run_query
+from fallow.dashboard_settings import FinanceSettings
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -97,12 +98,23 @@ def read_budget_time(window: Window, accounted: datetime | None, now: datetime) 
 
 
 def read_budgets(
-    views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
+    views: Views, until: datetime, planned: Mapping[str, Decimal]
 ) -> tuple[TeamBudget, ...]:
-    """Return the state of each budgeted team's month at a time, the worst first."""
-    months = spend.read_team_months(views, until, filters, planned) if planned else {}
+    """Return the state of each budgeted team's month at a time, the worst first.
+
+    A budget is of all clusters, and of fully loaded dollars.
+    """
+    months = spend.read_team_months(views, until, planned) if planned else {}
     budget_rows = [compare_budget(team, planned[team], month) for team, month in months.items()]
     return tuple(sorted(budget_rows, key=lambda b: (-b.load, b.team)))
+
+
+def find_budget(finance: FinanceSettings, filters: Filters) -> Decimal | None:
+    """Return the month's budget for the filters: a team's, all teams', or none for other parts."""
+    names = filters.named
+    if set(names) == {"team"}:
+        return finance.teams_usd_per_month.get(names["team"])
+    return None if names else finance.usd_per_month
 
 
 def compare_budget(team: str, budget: Decimal, month: spend.Month) -> TeamBudget:

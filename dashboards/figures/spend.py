@@ -237,11 +237,10 @@ def read_month(
 
 
 def read_team_months(
-    views: Views, until: datetime, filters: Filters, budgets: Mapping[str, Decimal]
+    views: Views, until: datetime, budgets: Mapping[str, Decimal]
 ) -> dict[str, Month]:
-    """Return the month of each team that has a budget, as `read_month` does, in one reading."""
-    of_teams = msgspec.structs.replace(filters, team=None, namespace=None, model=None, pool=None)
-    months = _read_months(views, until, of_teams, dict(budgets.items()))
+    """Return the month of each team that has a budget, of all clusters, in one reading."""
+    months = _read_months(views, until, Filters(), dict(budgets.items()))
     return {team: months[team] for team in budgets}
 
 

@@ -98,7 +98,8 @@ def document(request: ReportRequest) -> ReportDocument:
     waterfall_total, stages = figures.waterfall_total, figures.stages
     owners = waste.read_by_owner(views, window, filters, "team").to_pylist()
     advice = inbox.order_by_dollars(figures.advice)
-    month = spend.read_month(views, window.end, filters, request.settings.finance.usd_per_month)
+    budget = anomalies.find_budget(request.settings.finance, filters)
+    month = spend.read_month(views, window.end, filters, budget)
     worked = figures.paid.productive_gpu_hours
     headline = (
         *first_page.build_figures(figures.paid, stages, figures.before),
@@ -232,7 +233,7 @@ def _build_budget_section(request: ReportRequest, month: spend.Month) -> tuple[R
         at = anomalies.read_budget_time(
             request.window, data_extent.accounted if data_extent else None, request.now
         )
-        team_budgets = anomalies.read_budgets(request.views, at, request.filters, planned)
+        team_budgets = anomalies.read_budgets(request.views, at, planned)
         rows = [team_budget.describe() for team_budget in team_budgets]
         blocks.append(build_table(request, rows, BUDGETS))
     return (ReportSection("The month and its budgets", tuple(blocks)),) if blocks else ()

@@ -103,7 +103,7 @@ def show_findings(request: PageRequest) -> None:
             (
                 "Findings",
                 f"{totals.findings:,}",
-                f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} save",
+                f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} findings save",
             ),
             (
                 "Could be saved",

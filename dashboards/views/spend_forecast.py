@@ -88,7 +88,7 @@ def show_budgets(request: PageRequest) -> None:
     at = anomalies.read_budget_time(
         request.window, request.extent.accounted, active_settings.get_now()
     )
-    team_budgets = data.query(anomalies.read_budgets, at, request.filters, planned)
+    team_budgets = data.query(anomalies.read_budgets, at, planned)
     rows = [team_budget.describe() for team_budget in team_budgets]
     page.show_table(
         rows,
@@ -101,16 +101,9 @@ def show_budgets(request: PageRequest) -> None:
         st.warning(f"{len(over)} of {len(team_budgets)} budgets are over or will be.")
 
 
-def find_budget(request: PageRequest) -> Decimal | None:
-    """Return the month's budget for the filters: a team's, or all teams'."""
-    planned, filter_names = request.settings.finance, request.filters.named
-    if set(filter_names) == {"team"}:
-        return planned.teams_usd_per_month.get(filter_names["team"])
-    return None if filter_names else planned.usd_per_month
-
-
 def _read_month(request: PageRequest) -> spend.Month:
-    return data.query(spend.read_month, request.window.end, request.filters, find_budget(request))
+    budget = anomalies.find_budget(request.settings.finance, request.filters)
+    return data.query(spend.read_month, request.window.end, request.filters, budget)
 
 
 def _format_month(month_spend: spend.Month, usd: Decimal | None) -> str:

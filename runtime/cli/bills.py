@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dashboards.figures import chargeback, extent
+from dashboards.figures import anomalies, chargeback, extent
 from dashboards.figures import spend as spend_figures
 from dashboards.figures.query import Filters
 from dashboards.waste_report import format_money
@@ -54,8 +54,9 @@ def print_budgets(run: CommandRun) -> None:
     """Show what is paid and expected of each budget of the month."""
     with run.warehouse(run.settings()) as warehouse:
         span = _find_hours(run, warehouse, None)
-        filters = Filters(cluster=run.options.get("cluster"))
-        at, budgets = read_state(warehouse, span.window, filters, run.now())
+        at, budgets = read_state(warehouse, span.window, run.now())
+    if run.options.get("cluster"):
+        run.say("budgets are of all clusters")
     if not budgets:
         run.say("no budget is set: finance.usd_per_month, finance.teams_usd_per_month")
     run.data([budget.describe() for budget in budgets], noun="budgets", until=at)
@@ -66,9 +67,8 @@ def print_forecast(
 ) -> None:
     """Show what the month has cost, and will have cost at its end."""
     settings = run.settings()
-    finance = settings.finance
-    budget = finance.usd_per_month if team is None else finance.teams_usd_per_month.get(team)
     filters = Filters(cluster=run.options.get("cluster"), team=team)
+    budget = anomalies.find_budget(settings.finance, filters)
     with run.warehouse(settings) as warehouse:
         span = _find_hours(run, warehouse, None)
         month = spend_figures.read_month(warehouse, span.window.end, filters, budget)

@@ -60,10 +60,10 @@ def what_if(
     if run.output is Output.json:
         run.data(rows, noun="what-if", **answer.describe_what_if(result))
         return
+    run.say(f"{result.calibration.trust}: {result.calibration.why}")
     run.data(rows, noun="what-if")
     run.say(f"{note}; scheduler: {result.scheduler}")
     run.say(answer.describe_difference(result))
     run.say(answer.describe_dollars(result.dollars))
-    run.say(f"{result.calibration.trust}: {result.calibration.why}")
     for line in result.notes:
         run.say(line)

@@ -13,15 +13,18 @@ ALL_TEAMS = "(all)"
 
 
 def read_state(
-    warehouse: Warehouse, window: Window, filters: Filters, now: datetime
+    warehouse: Warehouse, window: Window, now: datetime
 ) -> tuple[datetime, list[TeamBudget]]:
-    """Return the time at which budgets are reported, and each of them: the whole bill's first."""
+    """Return the time at which budgets are reported, and each of them: the whole bill's first.
+
+    They are of all clusters.
+    """
     finance = warehouse.settings.finance
     data_extent = extent.read_extent(warehouse)
     accounted = data_extent.accounted if data_extent else None
     at = anomalies.read_budget_time(window, accounted, now)
-    budgets = list(anomalies.read_budgets(warehouse, at, filters, finance.teams_usd_per_month))
+    budgets = list(anomalies.read_budgets(warehouse, at, finance.teams_usd_per_month))
     if finance.usd_per_month is not None:
-        month = spend.read_month(warehouse, at, filters, finance.usd_per_month)
+        month = spend.read_month(warehouse, at, Filters(), finance.usd_per_month)
         budgets.insert(0, anomalies.compare_budget(ALL_TEAMS, finance.usd_per_month, month))
     return at, budgets

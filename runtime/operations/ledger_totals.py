@@ -122,6 +122,7 @@ def read_total_spend(
         total |= {"saves_gpu_hours": sums.saves_gpu_hours, "saves_usd": sums.saves_usd}
     notes += write_estimate_notes(*(total[name] for name in ESTIMATES))
     notes += _write_unmeasured_notes(total)
+    notes += _write_owner_notes(rows, by)
     visible_rows = [_add_use(row, by) for row in rows]
     body = None if sums is None else reconcile.document(sums)
     return SpendTable(chosen, visible_rows, _add_use(total, by), notes, span.coverage, body)
@@ -216,6 +217,22 @@ def _add_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
         "effective_pct": _compute_percent(row["effective_gpu_hours"], row["measured_gpu_hours"]),
         "measured_gpu_hours": row["measured_gpu_hours"],
     }
+
+
+def _write_owner_notes(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> list[str]:
+    """Return which rows save more dollars than they paid, and why, if there are any."""
+    above = [
+        "/".join(str(row[name]) for name in by)
+        for row in rows
+        if row["usd"] is not None and (row["saves_usd"] or 0) > row["usd"]
+    ]
+    if not above:
+        return []
+    note = (
+        f"{', '.join(above)} saves more than it paid: advice on a pool or a quota is its owner's, "
+        "and other owners pay a part of these hours"
+    )
+    return [note]
 
 
 def _write_unmeasured_notes(total: Mapping[str, Any]) -> list[str]:

@@ -190,7 +190,7 @@ def end_window(window: str | None, until: str | None, now: datetime) -> str | No
     """
     if until is None:
         return window
-    if window is not None and "/" in window:
+    if window is not None and ("/" in window or window in coverage.MONTHS):
         raise UsageError(
             f"--until goes with a length, not with --window {window}",
             hint="--window 7d --until now",

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dashboards.figures.query import Filters
 from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
 from fallow.models import Finding
@@ -248,7 +247,7 @@ class ServiceLoop:
         findings = analysis.findings
         self.metrics.record_findings(findings, sum_covered_hours(self.warehouse, window))
         self._record_incidents([f for f in findings if f.analyzer == STALLED])
-        _, budgets = read_state(self.warehouse, window, Filters(), window.end)
+        _, budgets = read_state(self.warehouse, window, window.end)
         self.metrics.record_budgets(budgets)
         queue = build_reader(
             self.warehouse, window.end, self.settings, most_seconds=MOST_PLANNING_S

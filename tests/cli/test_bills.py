@@ -56,6 +56,8 @@ def test_a_month_of_which_most_hours_are_missing_is_at_least_its_dollars(
     row = read(fallow("forecast", "--home", home, "-o", "json").out)["forecasts"][0]
     assert (row["at_least"], row["high"], row["low"]) == (True, None, row["forecast"])
     assert "at least $" in said.err
+    of_one = read(fallow("forecast", "--home", home, "--cluster", "demo", "-o", "json").out)
+    assert of_one["forecasts"][0]["budget"] is None, "the budget is of all clusters"
     assert "hours of the month lack data of a cluster" in said.err
 
 

@@ -16,6 +16,7 @@ from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.demo import END
+from runtime.operations import ledger_totals
 from runtime.rendering.tables import render
 from tests.demo_homes import STORY, copy_demo
 from warehouse.lake import Warehouse
@@ -86,3 +87,12 @@ def test_money_and_hours_of_json_and_csv_have_no_noise() -> None:
     assert "2.123457" in result
     assert render(rows, "csv", noun="spend").splitlines()[1] == "896.0,0.00,2.123457"
     assert "896.0000000000003" in render(rows, "json", noun="rows"), "a query's rows are kept"
+
+
+def test_an_owner_of_advice_that_saves_more_than_it_paid_is_named() -> None:
+    paid = {"team": "a", "usd": Decimal(5), "saves_usd": Decimal(5)}
+    above = {"team": "(platform)", "usd": Decimal(5), "saves_usd": Decimal("5.01")}
+    unknown = {"team": "b", "usd": None, "saves_usd": None}
+    assert not ledger_totals._write_owner_notes([paid, unknown], ["team"])
+    (note,) = ledger_totals._write_owner_notes([paid, above, unknown], ["team"])
+    assert note.startswith("(platform) saves more than it paid")

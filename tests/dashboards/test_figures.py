@@ -348,7 +348,7 @@ def test_month_without_rows_knows_nothing(empty: Settings) -> None:
 
 def test_budgets_stand_where_they_stand(views: Warehouse) -> None:
     planned = {"genai": Decimal(1), "vision": Decimal(10_000_000), "nobody": Decimal(5)}
-    stands = {b.team: b.stands for b in anomalies.read_budgets(views, END, ALL, planned)}
+    stands = {b.team: b.stands for b in anomalies.read_budgets(views, END, planned)}
     assert stands == {"genai": "over", "vision": "unknown", "nobody": "unknown"}
     whole = anomalies.TeamBudget("vision", Decimal(9), Decimal(1), Decimal(2), Decimal(3))
     assert whole.stands == "within"
@@ -363,7 +363,7 @@ def test_budgets_end_at_the_wall_clock_however_old_the_data_are(views: Warehouse
     late = END + timedelta(days=40, minutes=7)
     at = anomalies.read_budget_time(Window(END - timedelta(days=7), END), END, late)
     assert at == late.replace(minute=0)
-    made = anomalies.read_budgets(views, at, ALL, planned)
+    made = anomalies.read_budgets(views, at, planned)
     assert {b.team: (b.usd, b.stands) for b in made} == {
         "genai": (None, "unknown"),
         "vision": (None, "unknown"),
