@@ -1,4 +1,4 @@
-"""A pod's team label that changes holds from its time: the hours before stay their team's."""
+"""A pod's team label that changes leaves the months that have ended to their team."""
 
 import pytest
 
@@ -8,7 +8,6 @@ PAST = 770
 
 
 @pytest.mark.long
-@pytest.mark.xfail(strict=True, reason="a pod has one team: today's is that of all its hours")
 def test_a_team_label_that_changes_leaves_the_months_before_as_they_were(site: Site) -> None:
     """Two GPUs for 6 hours over a month ago are of team red, whatever the label says today."""
     node = build_node("n", born=900)
