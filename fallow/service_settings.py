@@ -38,7 +38,8 @@ class WarehouseSettings(SettingsGroup):
     query_within: Duration = Field(
         timedelta(minutes=5),
         gt=timedelta(0),
-        description="time of a page's query, and of `fallow warehouse query`: then it ends",
+        description="time of a query of pages, `fallow.connect`, `fallow mcp` and "
+        "`fallow warehouse query`: then it ends",
     )
     workers: Literal["local", "ray"] = Field(
         "local", description="where heavy stages run: local = this machine; ray = a Ray cluster"

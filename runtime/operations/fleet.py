@@ -88,7 +88,9 @@ class WarehouseFleet:
     ) -> None:
         self._settings, self._cluster = settings, cluster
         self._clock = clock or (lambda: read_now(settings.home))
-        self._warehouse = Warehouse.open(settings, clock=self._clock)
+        self._warehouse = Warehouse.open(
+            settings, clock=self._clock, within=settings.warehouse.query_within
+        )
 
     def spend(
         self,

@@ -16,11 +16,13 @@ import pytest
 
 import fallow as api
 from fallow import plugins
-from fallow.errors import FallowError, SettingsError, UsageError, WarehouseError
+from fallow.errors import FallowError, SettingsError, TemporaryError, UsageError, WarehouseError
 from fallow.fleet import Fleet, FleetTable
+from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.experiments.demo import END
 from runtime.experiments.demo_plants import CLUSTER
+from runtime.operations.fleet import WarehouseFleet
 from runtime.rendering.tables import document
 
 Fallow = Callable[..., Any]
@@ -205,6 +207,21 @@ def test_a_fleet_is_closed_at_the_end_of_its_block(demo_home: Path, fallow: Fall
     with pytest.raises(FallowError, match="is closed"):
         fleet.ledger(WINDOW)
     fleet.close()
+
+
+def test_a_query_of_an_open_fleet_ends_at_the_deadline_of_the_settings(
+    demo_home: Path, fallow: Fallow
+) -> None:
+    del fallow
+    fleet: Any = api.connect(demo_home)
+    with fleet:
+        fleet._warehouse._within = timedelta(seconds=0.3)
+        with pytest.raises(TemporaryError, match=r"took more than 0\.3 s and was ended"):
+            fleet._warehouse.query("SELECT sum(i) FROM range(1000000000000) AS t(i)")
+    assert (
+        WarehouseFleet(load(flags={"home": demo_home}).settings)._warehouse._within
+        == Settings().warehouse.query_within
+    )
 
 
 def test_the_core_finds_the_application_and_imports_nothing_of_it() -> None:
