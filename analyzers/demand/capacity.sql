@@ -1,6 +1,6 @@
 -- GPU-hours by hour, model and way of payment: allocated, free or stranded, and their cost.
--- `committed` is what commitments paid of an hour, on whatever node; the rest is paid as its node
--- was held.
+-- `committed` is what commitments paid of an hour of nodes that are not labelled reserved; the rest
+-- is paid as its node was held.
 WITH parts AS (
     SELECT
         l.cluster,
@@ -29,7 +29,7 @@ WITH parts AS (
 bought AS (
     SELECT
         * REPLACE (gpu_hours * committed AS gpu_hours, usd * committed_usd AS usd),
-        'committed' AS capacity_type
+        CASE WHEN label = 'reserved' THEN label ELSE 'committed' END AS capacity_type
     FROM parts
     WHERE committed > 0
     UNION ALL

@@ -318,7 +318,7 @@ def test_samples_that_come_after_the_snapshot_are_not_lost(wh: Warehouse, tmp_pa
 def test_a_late_sample_keeps_the_mark_of_its_bucket_and_of_no_other(wh: Warehouse) -> None:
     kept: list[datetime] = []
 
-    def note(warehouse: Warehouse, *_: object) -> int:
+    def note(warehouse: Warehouse, **_: object) -> int:
         sql = "SELECT DISTINCT bucket FROM dirty ORDER BY ALL"
         kept.extend(warehouse.query(sql)["bucket"].to_pylist())
         return 0
