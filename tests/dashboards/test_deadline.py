@@ -1,7 +1,9 @@
 """A query of a page that takes too long ends at its deadline, and the page says so."""
 
+import sys
 from datetime import timedelta
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboards import active_settings
@@ -17,7 +19,11 @@ def draw_a_query_without_end() -> None:
     page.guard(show)
 
 
-def test_a_query_without_end_is_said_on_the_page_which_can_try_again(empty: Settings) -> None:
+def test_a_query_without_end_is_said_on_the_page_which_can_try_again(
+    empty: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Streamlit leaves the page as the main module, which new processes would then run.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     within = empty.warehouse.model_copy(update={"query_within": timedelta(seconds=0.5)})
     active_settings.use_settings(empty.model_copy(update={"warehouse": within}))
     page = AppTest.from_function(draw_a_query_without_end, default_timeout=60).run()
