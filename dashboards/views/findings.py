@@ -103,7 +103,7 @@ def show_findings(request: PageRequest) -> None:
             (
                 "Findings",
                 f"{totals.findings:,}",
-                f"{count(totals.workloads, 'workload')}; {totals.saving_findings:,} findings save",
+                f"{totals.saving_findings:,} save; {count(totals.workloads, 'workload')}",
             ),
             (
                 "Could be saved",
