@@ -233,7 +233,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
         f"$0.00 in cash, {made['Could be saved'][0]} of GPUs that others can use; "
         "at most $1.25 more in hours in use; 1 finding"
     )
-    assert inbox["Findings"] == ("2", "1 workload; 1 save")
+    assert inbox["Findings"] == ("2", "1 save; 1 workload")
     assert [row["findings"] for row in rows] == ["2"]
     assert three(total["saves"]) == inbox["Could be saved"][0]
     notes = plain("\n".join(texts(draw("gpu_hours", judged, window="3d"))))
