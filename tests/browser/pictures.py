@@ -11,10 +11,11 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageColor
 from playwright.sync_api import sync_playwright
 
 from dashboards import app
+from dashboards.charts import STATE_COLOURS
 from runtime.experiments import demo_plants
 from tests.browser.neighbours import alone, given
 from tests.browser.serving import dashboard, free_port
@@ -82,11 +83,23 @@ def few_colours(png: bytes) -> bytes:
     made = png
     for colours in (128, 64, 32, 16):
         out = io.BytesIO()
-        picture.quantize(colours, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+        palette = build_palette(picture, colours)
+        reduced = picture.quantize(palette=palette, dither=Image.Dither.NONE)
+        reduced.save(out, "PNG", optimize=True)
         made = out.getvalue()
         if len(made) <= LARGEST:
             break
     return made
+
+
+def build_palette(picture: Image.Image, colours: int) -> Image.Image:
+    """Return a palette that has each state's colour: a legend is too small to keep its own."""
+    states = [ImageColor.getrgb(colour) for colour in STATE_COLOURS.values()]
+    common = picture.quantize(colours - len(states), dither=Image.Dither.NONE).getpalette() or []
+    values = [*common[: 3 * (colours - len(states))], *(part for rgb in states for part in rgb)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(values)
+    return palette
 
 
 if __name__ == "__main__":
