@@ -92,12 +92,4 @@ def print_forecast(
 def _find_hours(
     run: CommandRun, warehouse: "Warehouse", window: str | None
 ) -> windows.CoveredHours:
-    settings = warehouse.settings
-    return windows.find_covered_hours(
-        warehouse,
-        window,
-        run.now(),
-        run.options.get("cluster"),
-        lag=settings.ledger.max_lag,
-        every=settings.service.collect_every,
-    )
+    return windows.find_ledger_hours(warehouse, window, run.now(), run.options.get("cluster"))

@@ -55,9 +55,8 @@ def report(
     settings, now = run.settings(), run.now()
     window_text = windows.end_window(window, until, now)
     with run.warehouse(settings) as warehouse:
-        cluster, lag = run.options.get("cluster"), settings.ledger.max_lag
-        every = settings.service.collect_every
-        span = windows.find_covered_hours(warehouse, window_text, now, lag=lag, every=every)
+        cluster = run.options.get("cluster")
+        span = windows.find_ledger_hours(warehouse, window_text, now)
         result = reports.produce(
             warehouse,
             settings,

@@ -168,13 +168,8 @@ class WarehouseFleet:
 
     def cover(self, window: str | Window | None = None) -> "CoveredHours":
         """Return the hours of a window that have data, with the notes about them."""
-        return windows.find_covered_hours(
-            self._warehouse,
-            _format_window(window),
-            self._clock(),
-            self._cluster,
-            lag=self._settings.ledger.max_lag,
-            every=self._settings.service.collect_every,
+        return windows.find_ledger_hours(
+            self._warehouse, _format_window(window), self._clock(), self._cluster
         )
 
     def why_not(self, workload: str) -> "WhyNotReport":

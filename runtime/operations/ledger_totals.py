@@ -71,15 +71,7 @@ def read_total_spend(
     savings are counted. By workload, namespace,
     pool or node the rows of several clusters have their `cluster` too: equal names are different.
     """
-    settings = warehouse.settings
-    span = windows.find_covered_hours(
-        warehouse,
-        window,
-        now,
-        cluster,
-        lag=settings.ledger.max_lag,
-        every=settings.service.collect_every,
-    )
+    span = windows.find_ledger_hours(warehouse, window, now, cluster)
     chosen = span.window
 
     def read(keys: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Choose the window of a command: the requested one, the last days, or the data's own extent."""
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,6 +10,9 @@ from fallow.protocols import Views
 from fallow.window import Window, format_duration, parse_duration, parse_timestamp
 from warehouse import coverage
 from warehouse.coverage import WindowCoverage
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
 
 DEFAULT_LENGTH = timedelta(days=7)
 SAMPLE_EVERY = timedelta(seconds=60)
@@ -180,6 +184,19 @@ def find_covered_hours(
     elif until <= window.start:
         until = window.end
     return CoveredHours(window, Window(window.start, until), notes, covered)
+
+
+def find_ledger_hours(
+    warehouse: "Warehouse", text: str | None, now: datetime, cluster: str | None = None
+) -> CoveredHours:
+    """Return the covered hours with the lag and the interval of the warehouse's settings.
+
+    Raises:
+        UsageError: as `choose`.
+    """
+    settings = warehouse.settings
+    lag, every = settings.ledger.max_lag, settings.service.collect_every
+    return find_covered_hours(warehouse, text, now, cluster, lag=lag, every=every)
 
 
 def end_window(window: str | None, until: str | None, now: datetime) -> str | None:

@@ -21,7 +21,7 @@ from prometheus_client import (
 
 from analyzers.reliability.incidents.records import Incident, Step
 from analyzers.reliability.incidents.tables import list_classes
-from dashboards.figures.anomalies import BudgetState
+from dashboards.figures.anomalies import BudgetState, TeamBudget
 from fallow import __version__
 from fallow.action_models import LedgerEntry, Result, SavingKind
 from fallow.case_identity import get_judged_part
@@ -41,7 +41,6 @@ from warehouse.unknown_names import read_unknown_names
 
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
-    from dashboards.figures.anomalies import TeamBudget
     from fallow.plugin_runs import PluginRun
     from runtime.operations.actor_turns import CanaryStatus
     from runtime.operations.ingest_queue import QueueState
@@ -274,7 +273,7 @@ class SelfMetrics:
                 count = sum(finding.evidence == evidence for finding in findings)
                 self._of("stalled_jobs").labels(evidence).set(count)
 
-    def record_budgets(self, budgets: "Sequence[TeamBudget]") -> None:
+    def record_budgets(self, budgets: Sequence[TeamBudget]) -> None:
         """Record how many budgets of the month are in each state."""
         for state in get_args(BudgetState):
             self._of("budgets").labels(state).set(sum(b.stands == state for b in budgets))
