@@ -55,6 +55,7 @@ lint: setup
 	@$(BIN)/python -m tests.lint.unused
 	@! $(BIN)/radon cc -n D actions analyzers collectors dashboards fallow runtime simulator warehouse | grep .
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
+	@$(BIN)/python -m tests.lint.size
 
 bench: setup           ## full size: minutes; writes bench-results/*.json
 	@bash .ci/test-servers

@@ -18,11 +18,13 @@ def find_modules() -> dict[str, str]:
     }
 
 
-def list_imports(node: ast.AST, modules: dict[str, str]) -> Iterator[str]:
-    """Yield the modules that a tree imports; what only the type checker sees is left out."""
+def list_imports(
+    node: ast.AST, modules: dict[str, str], *, typing: bool = False
+) -> Iterator[str]:
+    """Yield the modules that a tree imports; what only the type checker sees with `typing`."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")) if not typing:
                 continue
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -30,7 +32,7 @@ def list_imports(node: ast.AST, modules: dict[str, str]) -> Iterator[str]:
                 inner = (f"{module}.{alias.name}" for alias in names)
                 yield from (name if name in modules else module for name in inner)
             case _:
-                yield from list_imports(child, modules)
+                yield from list_imports(child, modules, typing=typing)
 
 
 def test_no_import_circle_is_left() -> None:
