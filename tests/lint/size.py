@@ -8,7 +8,7 @@ modules that import each other, imports for the type checker included).
 """
 
 import ast
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 

@@ -18,9 +18,7 @@ def find_modules() -> dict[str, str]:
     }
 
 
-def list_imports(
-    node: ast.AST, modules: dict[str, str], *, typing: bool = False
-) -> Iterator[str]:
+def list_imports(node: ast.AST, modules: dict[str, str], *, typing: bool = False) -> Iterator[str]:
     """Yield the modules that a tree imports; what only the type checker sees with `typing`."""
     for child in ast.iter_child_nodes(node):
         match child:
