@@ -53,8 +53,8 @@ lint: setup
 	@$(BIN)/python -m tests.lint.names
 	@$(BIN)/python -m tests.lint.prose
 	@$(BIN)/python -m tests.lint.unused
-	@! $(BIN)/radon cc -n D actions analyzers collectors dashboards fallow runtime simulator warehouse | grep .
-	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
+	@! $(BIN)/radon cc -n D actions analyzers capacity collectors dashboards fallow runtime simulator warehouse | grep .
+	@$(BIN)/sqlfluff lint -q --processes 0 warehouse capacity analyzers actions dashboards
 	@$(BIN)/python -m tests.lint.size
 
 bench: setup           ## full size: minutes; writes bench-results/*.json

@@ -18,13 +18,13 @@ from functools import cache, lru_cache
 
 import msgspec
 
+from capacity.queue.exclusions import EXCLUDED
+from capacity.queue.suspensions import RESUMABLE_KINDS
 from fallow.action_models import Facts
 from fallow.case_identity import get_judged_part
 from fallow.models import STALLED_JOB, Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
-from warehouse.queue.exclusions import EXCLUDED
-from warehouse.queue.suspensions import RESUMABLE_KINDS
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")

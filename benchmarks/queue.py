@@ -13,9 +13,9 @@ from analyzers.fragmentation.moves_way import MovesWay
 from benchmarks.fragmentation import MemoryTables
 from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
+from capacity.queue.reading import QueueReader
 from fallow import tables
 from fallow.capacity_settings import FragmentationSettings
-from warehouse.queue.reading import QueueReader
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THEN = NOW.replace(tzinfo=None)

@@ -23,6 +23,7 @@ from runtime.generators.reference import (
 )
 from runtime.service.metrics import list_metrics
 from runtime.service.tracing import SWITCHES
+from tests.lint.names import PACKAGES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -144,15 +145,7 @@ def _keys(node: Any, prefix: str = "") -> set[str]:
 def test_every_variable_of_the_environment_is_documented() -> None:
     text = "\n".join(_written().values())
     read: set[str] = set()
-    for room in (
-        "fallow",
-        "collectors",
-        "warehouse",
-        "analyzers",
-        "actions",
-        "dashboards",
-        "runtime",
-    ):
+    for room in {*PACKAGES} - {"benchmarks", "simulator"}:
         for path in (DOCS.parent / room).rglob("*.py"):
             code = path.read_text(encoding="utf-8")
             read |= set(re.findall(r"environ(?:\.get\(|\[)\s*\"([A-Z][A-Z0-9_]+)\"", code))
@@ -213,10 +206,9 @@ def test_what_the_code_cites_stands_in_the_repository() -> None:
         for head in re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
     }
     root = DOCS.parent
-    folders = ("fallow", "collectors", "warehouse", "analyzers", "actions", "runtime", "simulator")
     files = [
         path
-        for folder in (*folders, "dashboards", "docs")
+        for folder in (*PACKAGES, "docs")
         for path in (root / folder).rglob("*")
         if path.suffix in {".py", ".sql", ".csv", ".md"}
     ]

@@ -11,8 +11,8 @@ import polars as pl
 from actions.facts import read_fleet
 from actions.policy.budgets import BudgetUsage, FleetSize, build_usage
 from actions.policy.model import Policy
+from capacity.placement.fleet_state import FleetState, to_micros
 from fallow.protocols import Views
-from warehouse.placement.fleet_state import FleetState, to_micros
 
 
 class _SizesOverTime(NamedTuple):

@@ -42,18 +42,18 @@ from actions.policy.budgets import (
 from actions.policy.matching import is_any_match
 from actions.policy.model import Approvals, Policy
 from actions.recommend import recommend
-from fallow.action_models import CaseHistory, Decision, Facts, Reason
-from fallow.models import Finding, Recommendation
-from fallow.protocols import PastFindings, Views
-from fallow.window import Window
-from warehouse.placement.fleet_state import (
+from capacity.placement.fleet_state import (
     FleetState,
     WorkloadKey,
     convert_micros,
     get_workload_key,
     to_micros,
 )
-from warehouse.placement.pending_queue import PendingWorkloads
+from capacity.placement.pending_queue import PendingWorkloads
+from fallow.action_models import CaseHistory, Decision, Facts, Reason
+from fallow.models import Finding, Recommendation
+from fallow.protocols import PastFindings, Views
+from fallow.window import Window
 from warehouse.steps import SERVING_LOAD, compose_query
 from warehouse.workload_gpus import WorkloadGpus
 

@@ -28,6 +28,14 @@ from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
 from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get_horizon
 from actions.policy.model import Policy
 from actions.recommend import recommend
+from capacity.placement.fleet_state import (
+    FleetState,
+    WorkloadKey,
+    convert_micros,
+    get_workload_key,
+    to_micros,
+)
+from capacity.placement.pending_queue import PendingWorkloads
 from fallow import case_identity
 from fallow.action_models import CaseHistory, Decision, Facts, Step
 from fallow.action_settings import ActionsSettings
@@ -35,14 +43,6 @@ from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import STALLED_JOB, Finding
 from fallow.protocols import PastFindings, Views
 from fallow.window import Window
-from warehouse.placement.fleet_state import (
-    FleetState,
-    WorkloadKey,
-    convert_micros,
-    get_workload_key,
-    to_micros,
-)
-from warehouse.placement.pending_queue import PendingWorkloads
 
 APPROVAL = "approval"
 ASSUMED_APPROVER = "somebody"

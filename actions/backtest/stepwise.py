@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from actions.backtest.as_of import AsOf
+from capacity.placement.fleet_state import to_micros
 from fallow import case_identity
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import Finding
 from fallow.protocols import Analyzer, Views
 from fallow.window import Window
-from warehouse.placement.fleet_state import to_micros
 
 MAX_AGE = timedelta(minutes=10)
 """An idle stretch whose finding ended longer ago than this is over."""

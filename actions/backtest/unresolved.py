@@ -17,10 +17,10 @@ from actions.backtest.case_rows import may_match
 from actions.facts.case_facts import is_owner_resolved
 from actions.plan import Subject
 from actions.policy.model import Match
+from capacity.placement.fleet_state import FleetState, WorkloadKey, convert_micros
 from fallow.models import UNRESOLVED
 from fallow.protocols import Views
 from fallow.resources import read_text
-from warehouse.placement.fleet_state import FleetState, WorkloadKey, convert_micros
 
 _KEY = ("cluster", "namespace", "workload_kind", "workload")
 

@@ -14,16 +14,8 @@ from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.facts.resumption import SUSPENDED, SuspendedJobs
 from actions.recommend import recommend
-from fallow import protections as protecting
-from fallow.action_models import CaseHistory, Facts, PodRef
-from fallow.disruptions import CoveringBudget
-from fallow.models import STALLED_JOB, Finding, Recommendation
-from fallow.node_requirements import decode_document
-from fallow.protocols import Views
-from fallow.window import Window
-from warehouse.disruption_budgets import DisruptionBudgets
-from warehouse.placement import pending_queue
-from warehouse.placement.fleet_state import (
+from capacity.placement import pending_queue
+from capacity.placement.fleet_state import (
     FleetState,
     NodeRecord,
     PodRecord,
@@ -35,6 +27,14 @@ from warehouse.placement.fleet_state import (
     read_latest_samples,
     to_micros,
 )
+from fallow import protections as protecting
+from fallow.action_models import CaseHistory, Facts, PodRef
+from fallow.disruptions import CoveringBudget
+from fallow.models import STALLED_JOB, Finding, Recommendation
+from fallow.node_requirements import decode_document
+from fallow.protocols import Views
+from fallow.window import Window
+from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.workload_gpus import WorkloadGpus
 
 HOUR_US = 3600 * 1_000_000

@@ -6,9 +6,9 @@ from datetime import datetime
 import numpy as np
 import polars as pl
 
+from capacity.placement.fleet_state import WorkloadKey, get_workload_key, to_micros
 from fallow.models import Finding
 from fallow.protocols import Views
-from warehouse.placement.fleet_state import WorkloadKey, get_workload_key, to_micros
 from warehouse.workload_gpus import (
     WHOLE,
     WorkloadGpus,

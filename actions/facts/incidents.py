@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from capacity.placement.fleet_state import PodRecord, WorkloadAllocation
+from capacity.placement.pending_queue import PendingWorkloads
 from fallow.action_models import IncidentAdvice
 from fallow.models import Finding
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.incidents import BEFORE_HANG, StoredIncident, read_stored_incidents
-from warehouse.placement.fleet_state import PodRecord, WorkloadAllocation
-from warehouse.placement.pending_queue import PendingWorkloads
 
 HOLD = "hold"
 

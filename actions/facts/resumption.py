@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from capacity.placement.fleet_state import MICRO, FleetState, convert_micros, to_micros
+from capacity.queue.suspensions import Suspension, read_suspensions
 from fallow.action_models import CaseHistory, Facts
 from fallow.models import Finding, Recommendation
 from fallow.protocols import Views
-from warehouse.placement.fleet_state import MICRO, FleetState, convert_micros, to_micros
-from warehouse.queue.suspensions import Suspension, read_suspensions
 
 SUSPENDED = "suspended_job"
 """Kind of the findings of analyzers/suspended."""

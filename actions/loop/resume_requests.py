@@ -14,10 +14,10 @@ from actions.loop.actor import find_by_prefix
 from actions.loop.undo import require_in_force
 from actions.policy.matching import is_any_match
 from actions.policy.model import Policy
+from capacity.queue.suspensions import LOOKBACK, RESUMABLE_KINDS, Suspension
 from fallow.action_models import PendingResume
 from fallow.errors import RefusedError, UsageError
 from fallow.window import format_duration
-from warehouse.queue.suspensions import LOOKBACK, RESUMABLE_KINDS, Suspension
 
 
 def request_resume(

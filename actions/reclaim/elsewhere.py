@@ -27,11 +27,11 @@ from actions.reclaim.restarts import LOST, RestartExecutor
 from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
 from actions.reclaim.writes import merge_bodies
 from actions.recommend import ELSEWHERE, list_restartable_kinds
+from capacity.queue.exclusions import EXCLUDED
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 from fallow.resources import read_table
-from warehouse.queue.exclusions import EXCLUDED
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -32,11 +32,11 @@ from actions.reclaim.switches import BatchExecutor, RayExecutor, is_stopped
 from actions.reclaim.volcano import PHASE, VolcanoJobExecutor, build_command
 from actions.reclaim.writes import UndoableChange, merge_bodies, set_field
 from actions.recommend import RESTART, list_restartable_kinds
+from capacity.queue.exclusions import ENDED_EXCLUSION
 from fallow.action_models import Change, Decision, FreedPod, Intent
 from fallow.errors import RefusedError
 from fallow.protections import parse_timestamp
 from fallow.protocols import ClusterReader, Right
-from warehouse.queue.exclusions import ENDED_EXCLUSION
 
 COUNT = "fallow.dev/restarts"
 """Annotation with the number of times that Fallow restarted an object."""

@@ -31,12 +31,12 @@ from analyzers.fragmentation.rows import (
     read_unallocated,
 )
 from analyzers.pending import MeasureTimes, Pending, read_pending
+from capacity.placement.fleet_state import WorkloadKey
 from fallow.fragmentation import Integers
 from fallow.models import State
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.disruption_budgets import DisruptionBudgets
-from warehouse.placement.fleet_state import WorkloadKey
 
 PARTS = 24
 """Times of a window at which the fleet is measured; the last one is reported in full."""

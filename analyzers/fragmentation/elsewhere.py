@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from capacity.placement.pending_places import PendingAnswer, PendingPlaces
 from fallow.models import Finding, Subject, compute_finding_id
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 
 ELSEWHERE = "fits_elsewhere"
 MOST_NODES = 16

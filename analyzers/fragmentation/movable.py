@@ -7,10 +7,10 @@ import msgspec
 
 from analyzers.fragmentation.rows import MovableKind, NodePod, read_movable_kinds
 from analyzers.protections import read_vetoes
+from capacity.placement.pod_rules import RULES
 from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES, MIRROR
 from warehouse.disruption_budgets import DisruptionBudget
-from warehouse.placement.pod_rules import RULES
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")

@@ -17,13 +17,13 @@ from analyzers.fragmentation.node_pools import ModelPool, group_pools
 from analyzers.fragmentation.placement import WHOLE, FreeSlot, MovePlan, PoolPlacement
 from analyzers.fragmentation.planning import plan_moves
 from analyzers.fragmentation.rows import NodePod, read_movable_kinds
+from capacity.placement.fleet_state import NodeKey, WorkloadKey
+from capacity.placement.pod_demand import FreeCapacity, PodDemand, place_pods
+from capacity.queue.records import WayIn, WorkAtRisk
+from capacity.queue.stop_sets import WaitingDemand
 from fallow.capacity_settings import FragmentationSettings
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.placement.fleet_state import NodeKey, WorkloadKey
-from warehouse.placement.pod_demand import FreeCapacity, PodDemand, place_pods
-from warehouse.queue.records import WayIn, WorkAtRisk
-from warehouse.queue.stop_sets import WaitingDemand
 
 STATE_LENGTH = timedelta(hours=1)
 """The state of a cluster is that of the newest device samples of this time."""

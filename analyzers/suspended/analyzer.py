@@ -6,10 +6,10 @@ action ─► suspensions ─► judge.py ─► finding (verb `resume`), or unj
 from analyzers.query_cache import cache_query
 from analyzers.suspended.findings import build_finding, build_subject, find_window
 from analyzers.suspended.judge import ResumeVerdict, SuspensionJudge
+from capacity.queue.suspensions import read_suspensions
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.queue.suspensions import read_suspensions
 
 
 class SuspendedAnalyzer:

@@ -3,9 +3,9 @@
 from decimal import Decimal
 
 from analyzers.suspended.judge import ResumeVerdict
+from capacity.queue.exclusions import ENDED_EXCLUSION
 from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.window import Window
-from warehouse.queue.exclusions import ENDED_EXCLUSION
 
 ANALYZER, KIND = "suspended", "suspended_job"
 RESUME = "resume"

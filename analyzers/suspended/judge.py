@@ -12,13 +12,13 @@ import msgspec
 
 from analyzers.suspended.rows import read_ends
 from analyzers.suspended.sick_nodes import NamedNodes, SickNodes
+from capacity.placement.fleet_state import PodRecord, to_micros
+from capacity.queue.exclusions import NodeExclusion, read_node_exclusion
+from capacity.queue.reading import QueueReader
+from capacity.queue.suspensions import Suspension, read_last_pods
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.incidents import BEFORE_HANG, read_stored_incidents
-from warehouse.placement.fleet_state import PodRecord, to_micros
-from warehouse.queue.exclusions import NodeExclusion, read_node_exclusion
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.suspensions import Suspension, read_last_pods
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 

@@ -12,9 +12,9 @@ from functools import cached_property
 import msgspec
 
 from analyzers.suspended.rows import NodeGpu, read_node_gpus
+from capacity.placement.fleet_state import FleetState, NodeRecord, to_micros
+from capacity.placement.node_capacities import STALE
 from fallow.protocols import Views
-from warehouse.placement.fleet_state import FleetState, NodeRecord, to_micros
-from warehouse.placement.node_capacities import STALE
 
 
 class NamedNodes(msgspec.Struct, frozen=True):

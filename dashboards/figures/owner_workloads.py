@@ -5,13 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from capacity.queue.suspensions import read_suspensions
 from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, Filters, run_query
 from dashboards.figures.supply import add_finding_words
 from fallow.action_models import PendingResume
 from fallow.precision_lines import read_framework_lines
 from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.queue.suspensions import read_suspensions
 
 MOST = 500
 HINTS = ("precision", "sizing", "datapath", "scaling")

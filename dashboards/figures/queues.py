@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from capacity.queue.reading import QueueReader
+from capacity.queue.records import QueuedWorkload
 from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_number, list_findings
 from dashboards.figures.query import BY_HOUR, COVERED, Filters, run_query
 from fallow.errors import UsageError
@@ -17,8 +19,6 @@ from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
 from warehouse.ledger import align_window
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.records import QueuedWorkload
 from warehouse.steps import POD_OWNERS
 
 ReaderBuilder = Callable[[Views, datetime], QueueReader]

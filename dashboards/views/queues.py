@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from capacity.queue.records import QueuedWorkload
 from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
 from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views import queues_what_if
 from dashboards.views.fleet import HOLDERS, get_time
-from warehouse.queue.records import QueuedWorkload
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 

@@ -179,7 +179,7 @@ def draw(root: Path = ROOT) -> str:
         left, right = above[0].x, above[-1].x + above[-1].width
         text = _list_contents(root, architecture, name, right - left)
         boxes[name] = Box(name, left, y, right - left, TITLE + 12 + LINE * len(text), text)
-    y = max([y - BETWEEN, *(boxes[name].bottom for name in below)]) + BETWEEN
+        y = boxes[name].bottom + BETWEEN
     for name in base:
         wide = WIDTH - 2 * MARGIN
         text = _list_contents(root, architecture, name, wide)

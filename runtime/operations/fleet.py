@@ -32,10 +32,10 @@ from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
+    from capacity.queue.records import QueuedWorkload
     from runtime.operations.plans import WhyNotReport
     from runtime.operations.what_if.answer import WhatIfAnswer
     from runtime.operations.windows import CoveredHours
-    from warehouse.queue.records import QueuedWorkload
 
 HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")
 SPEND_COLUMNS: dict[str, pa.DataType] = {

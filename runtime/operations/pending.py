@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 from actions.gate_answers import find_subject, format_names, format_subject
 from analyzers.checkpoints import read_last_checkpoints
 from analyzers.fragmentation.moves_way import MovesWay
+from capacity.placement.fleet_state import WorkloadKey
+from capacity.placement.pending_places import PendingAnswer
+from capacity.queue.reading import QueueReader
+from capacity.queue.records import QueueBlocker, QueuedWorkload, WayIn
 from fallow.errors import UsageError
 from fallow.models import Subject
 from fallow.protocols import Views
 from fallow.settings import Settings
 from runtime.operations import windows
-from warehouse.placement.fleet_state import WorkloadKey
-from warehouse.placement.pending_places import PendingAnswer
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.records import QueueBlocker, QueuedWorkload, WayIn
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse

@@ -21,6 +21,7 @@ from prometheus_client import (
 
 from analyzers.reliability.incidents.records import Incident, Step
 from analyzers.reliability.incidents.tables import list_classes
+from capacity.queue.records import WayKind
 from dashboards.figures.anomalies import BudgetState, TeamBudget
 from fallow import __version__
 from fallow.action_models import LedgerEntry, Result, SavingKind
@@ -36,17 +37,16 @@ from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse import audits, maintenance
 from warehouse.coverage import count_unseen_gpus
 from warehouse.orphans import count_orphans
-from warehouse.queue.records import WayKind
 from warehouse.unknown_names import read_unknown_names
 
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
+    from capacity.queue.records import QueuedWorkload
     from fallow.plugin_runs import PluginRun
     from runtime.operations.actor_turns import CanaryStatus
     from runtime.operations.ingest_queue import QueueState
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
-    from warehouse.queue.records import QueuedWorkload
     from warehouse.shards import ShardState
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # would add an unused series per counter

@@ -15,6 +15,8 @@ from actions.decide import decide
 from actions.facts import gather_facts
 from actions.policy.parser import read_policies
 from analyzers.suspended.analyzer import SuspendedAnalyzer
+from capacity.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
+from capacity.queue.suspensions import Suspension, read_suspensions
 from fallow.action_models import Action, Change, Decision, FreedPod, Intent, Target
 from fallow.models import Finding
 from fallow.window import Window
@@ -22,9 +24,7 @@ from tests.actions.cases import HOUR, NOW, facts, finding, history, spent
 from tests.actions.facts.test_waiting import THEN
 from tests.actions.policy.test_ready_made import FOLDER
 from tests.analyzers.conftest import Memory
-from tests.warehouse.queue_fleets import QueueFleet, eight
-from warehouse.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
-from warehouse.queue.suspensions import Suspension, read_suspensions
+from tests.capacity.queue_fleets import QueueFleet, eight
 
 STOPPED = NOW - 2 * HOUR
 JOB = ("c", "Job", "team-a", "train")

@@ -6,6 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from capacity.queue.reasons import list_reasons
+from capacity.queue.records import WaitReason
 from dashboards.figures import fleet as fleet_figures
 from dashboards.figures import policy_actions
 from dashboards.views import health_incidents, mine_coming
@@ -14,8 +16,6 @@ from tests.dashboards import sre_rows
 from tests.dashboards.drawing import Draw, stored, texts
 from tests.dashboards.test_figures import ALL, END
 from warehouse.lake import Warehouse
-from warehouse.queue.reasons import list_reasons
-from warehouse.queue.records import WaitReason
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from capacity.queue.reading import QueueReader
 from dashboards.figures import queues
 from dashboards.figures.query import Filters
 from fallow.settings import Settings
@@ -18,10 +19,9 @@ from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
 from tests.analyzers.fragmentation.test_moves_way import stage_two
+from tests.capacity.queue_fleets import HOUR, eight
 from tests.kube.test_pending_workloads import PENDING, group
-from tests.warehouse.queue_fleets import HOUR, eight
 from tests.warehouse.test_pending_jobs import JobFleet, give_quota, kueue_job
-from warehouse.queue.reading import QueueReader
 
 DAY = Window(NOW - 24 * HOUR, NOW)
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from actions.facts.quotas import Quotas
+from capacity.history.queue_history import read_history
+from capacity.placement.quota_room import QuotaRoom
 from dashboards.figures.query import Filters
 from dashboards.figures.queues import read_quotas
 from fallow.window import Window
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
-from warehouse.placement.quota_room import QuotaRoom
-from warehouse.queue_history.history import read_history
 
 GPU = "nvidia.com/gpu"
 WINDOW = Window(NOW - timedelta(minutes=30), NOW)

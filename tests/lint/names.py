@@ -21,8 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path(__file__).parent
 PACKAGES = (
-    "actions", "analyzers", "benchmarks", "collectors", "dashboards", "fallow", "runtime",
-    "simulator", "warehouse",
+    "actions", "analyzers", "benchmarks", "capacity", "collectors", "dashboards", "fallow",
+    "runtime", "simulator", "warehouse",
 )  # fmt: skip
 TESTS = "tests"
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

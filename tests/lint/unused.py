@@ -22,8 +22,8 @@ from vulture import Vulture
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("allowed_unused.csv")
 PACKAGES = (
-    "actions", "analyzers", "benchmarks", "collectors", "dashboards", "fallow", "runtime",
-    "simulator", "warehouse",
+    "actions", "analyzers", "benchmarks", "capacity", "collectors", "dashboards", "fallow",
+    "runtime", "simulator", "warehouse",
 )  # fmt: skip
 DECORATORS = [
     "@gate", "@field_validator", "@model_validator", "@field_serializer", "@model_serializer",

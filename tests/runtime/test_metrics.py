@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 
 from actions.canary import CanaryResult
 from actions.loop.protocols import Notice, NoticeProof, StepResult, TurnReport
+from capacity.queue.records import QueueBlocker, QueuedWorkload, WayIn
 from collectors.kube.list_watch import WatchProgress
 from dashboards.figures.anomalies import TeamBudget
 from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
@@ -28,7 +29,6 @@ from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
-from warehouse.queue.records import QueueBlocker, QueuedWorkload, WayIn
 from warehouse.shards import ShardState
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

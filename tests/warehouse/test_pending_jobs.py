@@ -16,6 +16,7 @@ import pytest
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
+from tests.capacity.queue_fleets import QueueFleet, eight
 from tests.kube.objects import Object, meta
 from tests.kube.test_dumps import listed, read
 from tests.kube.test_pending_workloads import (
@@ -29,7 +30,6 @@ from tests.kube.test_pending_workloads import (
     volcano_job,
     workload,
 )
-from tests.warehouse.queue_fleets import QueueFleet, eight
 
 GPU = "nvidia.com/gpu"
 BEGAN = "2026-11-20T10:30:00Z"

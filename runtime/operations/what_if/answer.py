@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from capacity.history.queue_history import QueueHistory, read_history
 from fallow.gpu_models import get_model_name
 from fallow.protocols import Views
 from fallow.window import Window
@@ -16,7 +17,6 @@ from runtime.operations.what_if.measures import ReplayMeasures, TeamMeasures, me
 from runtime.operations.what_if.past import PastSite, build_past
 from runtime.operations.what_if.records import ReplayResult, ReplaySite, ReplayStop
 from runtime.operations.what_if.replay import replay
-from warehouse.queue_history.history import QueueHistory, read_history
 
 HOUR_S = 3600.0
 MINUTE = timedelta(minutes=1)

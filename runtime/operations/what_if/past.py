@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from analyzers.workload_kinds import is_gang
+from capacity.history.queue_history import PastNode, PastPod, PastQuota, QueueHistory
 from fallow.checkpointing import INTERVAL, parse_interval_hours
 from fallow.errors import UsageError
 from fallow.gpu_models import get_model_name
@@ -24,7 +25,6 @@ from runtime.operations.what_if.records import (
     SchedulerKind,
 )
 from simulator.cluster.scheduler.requests import WHOLE, NodeFree, PodRequest
-from warehouse.queue_history.history import PastNode, PastPod, PastQuota, QueueHistory
 
 MIB = 2**20
 UNKNOWN_AMOUNT = 10**12

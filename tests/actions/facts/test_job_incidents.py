@@ -17,6 +17,7 @@ from actions.policy.model import Policy
 from actions.policy.parser import read_policies
 from actions.recommend import add_recommendations
 from analyzers.stalled.analyzer import StalledAnalyzer
+from capacity.queue.exclusions import EXCLUDED
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.settings import load
 from runtime.operations.incidents import store_incidents
@@ -27,7 +28,6 @@ from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
 from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
-from warehouse.queue.exclusions import EXCLUDED
 from warehouse.rollup import roll_up
 
 SHIPPED = Path(__file__).resolve().parents[3] / "policies" / "restart-stalled-jobs.yaml"

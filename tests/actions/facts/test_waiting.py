@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from actions.facts import gather_facts
+from capacity.placement.fleet_state import FleetState, to_micros
 from fallow.action_models import Waiter
 from tests.actions.cases import NOW, finding
 from tests.analyzers.conftest import Memory
-from warehouse.placement.fleet_state import FleetState, to_micros
 
 HOUR = timedelta(hours=1)
 THEN = NOW.replace(tzinfo=None)

@@ -6,11 +6,11 @@ import pytest
 
 from actions.loop.actor import Actor
 from actions.recommend import ELSEWHERE
+from capacity.queue.exclusions import EXCLUDED
 from fallow.errors import RefusedError
 from fallow.models import Recommendation
 from tests.actions.loop.site import SPACE, Site, pod_spec
 from tests.actions.loop.test_restarts import settle
-from warehouse.queue.exclusions import EXCLUDED
 
 
 def find_nodes(site: Site) -> set[str]:

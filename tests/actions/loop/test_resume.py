@@ -19,6 +19,7 @@ from actions.loop.resume_requests import request_resume
 from actions.policy.parser import read_policies
 from actions.savings.action_selection import select_actions
 from analyzers.suspended.analyzer import SuspendedAnalyzer
+from capacity.queue import suspensions
 from fallow.action_models import Facts
 from fallow.errors import RefusedError
 from fallow.models import Unjudged
@@ -30,7 +31,6 @@ from tests.actions.loop.site import SPACE, Told, pod_spec
 from tests.actions.loop.test_stalled_jobs import FIELDS, HALF_HOUR, SAVES, GangPlant, GangSources
 from tests.analyzers.gangs import SHOWN
 from warehouse.incidents import write_incidents
-from warehouse.queue import suspensions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SHIPPED = Path(__file__).resolve().parents[3] / "policies" / "resume-suspended-jobs.yaml"

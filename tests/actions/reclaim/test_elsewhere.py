@@ -12,13 +12,13 @@ from actions.reclaim.elsewhere import (
     RestartElsewhereExecutor,
     exclude_hosts,
 )
+from capacity.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
 from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place
 from tests.actions.reclaim.examples import POD, Example, decided, job, trained
 from tests.actions.reclaim.test_refusals import make, workload
 from tests.actions.reclaim.test_restarts import add_pod, run
-from warehouse.queue.exclusions import ENDED_EXCLUSION, EXCLUDED
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 ZONE = {"key": "zone", "operator": "Exists"}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from analyzers.fragmentation.moves_way import MovesWay
+from capacity.queue.reading import QueueReader
+from capacity.queue.records import QueuedWorkload, WayIn
 from fallow.capacity_settings import FragmentationSettings
 from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
-from tests.warehouse.queue_fleets import QueueFleet, eight
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.records import QueuedWorkload, WayIn
+from tests.capacity.queue_fleets import QueueFleet, eight
 
 Stage = Callable[[QueueFleet], object]
 KEEP: dict[str, Any] = {"annotations": json.dumps({"fallow.dev/keep": "true"})}

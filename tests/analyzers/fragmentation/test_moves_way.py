@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from analyzers.fragmentation.moves_way import NO_PLAN, NOT_PLANNED, MovesWay
+from capacity.queue.reading import QueueReader
+from capacity.queue.records import QueuedWorkload, WayIn
 from fallow.capacity_settings import FragmentationSettings
 from fallow.stored_annotations import SELECTOR, TOLERATIONS
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
+from tests.capacity.queue_fleets import QueueFleet
+from tests.capacity.test_pending_places import TAINT
 from tests.kube.test_pending_workloads import template
-from tests.warehouse.queue_fleets import QueueFleet
 from tests.warehouse.test_pending_jobs import GPU, JobFleet, flavor, list_kueue
-from tests.warehouse.test_pending_places import TAINT
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.records import QueuedWorkload, WayIn
 
 
 @pytest.fixture

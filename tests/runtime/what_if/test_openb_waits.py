@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow.csv
 import pytest
 
+from capacity.history.queue_history import read_history
 from collectors.openb import EPOCH, import_openb
 from fallow.window import Window
 from runtime.operations.what_if.calibration import judge_replay
 from runtime.operations.what_if.past import PastSite, build_past
 from runtime.operations.what_if.replay import replay
 from tests.analyzers.conftest import Memory
-from warehouse.queue_history.history import read_history
 
 
 def read_past(shared_data: Callable[[str], Path]) -> PastSite:

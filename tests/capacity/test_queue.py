@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from analyzers.checkpoints import read_last_checkpoints
+from capacity.queue.reading import QueueReader
 from fallow.checkpointing import INTERVAL
 from fallow.stored_annotations import CLAIMS, NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory
-from tests.warehouse.queue_fleets import HOUR, QueueFleet, eight
-from tests.warehouse.test_pending_places import TAINT
-from warehouse.queue.reading import QueueReader
+from tests.capacity.queue_fleets import HOUR, QueueFleet, eight
+from tests.capacity.test_pending_places import TAINT
 
 Setup = Callable[[QueueFleet], object]
 
@@ -347,7 +347,7 @@ def test_a_holder_without_current_pods_loses_an_unknown_amount(fleet: QueueFleet
 
 
 def _read_all(fleet: QueueFleet) -> list[Any]:
-    from warehouse.queue.reading import QueueReader  # noqa: PLC0415
+    from capacity.queue.reading import QueueReader  # noqa: PLC0415
 
     return QueueReader(fleet.views, NOW).read()
 

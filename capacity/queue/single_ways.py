@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warehouse.placement.pending_places import PendingAnswer, PlaceAnswer
-from warehouse.queue.borrowing import QuotaJudge, check_loan
-from warehouse.queue.holders import DeviceHolder
-from warehouse.queue.records import NO_LOSS, WayIn
-from warehouse.queue.stop_sets import (
+from capacity.placement.pending_places import PendingAnswer, PlaceAnswer
+from capacity.queue.borrowing import QuotaJudge, check_loan
+from capacity.queue.holders import DeviceHolder
+from capacity.queue.records import NO_LOSS, WayIn
+from capacity.queue.stop_sets import (
     MovePlanner,
     StoppableHolders,
     WaitingDemand,

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from capacity.placement.fleet_state import PodRecord, WorkloadKey
+from capacity.placement.pod_demand import count_devices
+from capacity.placement.quota_room import BorrowAnswer, QuotaAnswer, QuotaRoom, ResourceGroup
 from fallow.node_requirements import BlockingTaint, TaintToleration, read_requirements
 from fallow.stored_annotations import ASSIGNED_FLAVORS, FLAVORS, POD_SET, SELECTOR, TOLERATIONS
-from warehouse.placement.fleet_state import PodRecord, WorkloadKey
-from warehouse.placement.pod_demand import count_devices
-from warehouse.placement.quota_room import BorrowAnswer, QuotaAnswer, QuotaRoom, ResourceGroup
 
 MOST_VARIANTS = 64
 """Assignments of flavors to pod sets that are tried; those with one flavor for all come first."""

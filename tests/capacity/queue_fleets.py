@@ -5,11 +5,11 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from capacity.queue.reading import QueueReader
+from capacity.queue.records import QueuedWorkload, WayIn
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
-from tests.warehouse.test_pending_places import Fleet
-from warehouse.queue.reading import QueueReader
-from warehouse.queue.records import QueuedWorkload, WayIn
+from tests.capacity.test_pending_places import Fleet
 
 HOUR = timedelta(hours=1)
 

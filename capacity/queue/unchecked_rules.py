@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from warehouse.placement.fleet_state import PodRecord
-from warehouse.placement.pod_rules import explain_rule
-from warehouse.queue.records import Reason, WaitReason, WayIn
+from capacity.placement.fleet_state import PodRecord
+from capacity.placement.pod_rules import explain_rule
+from capacity.queue.records import Reason, WaitReason, WayIn
 
 UNCHECKED_REASONS: frozenset[Reason] = frozenset({"topology", "volume"})
 """Of the scheduler's own words: what they name keeps a pod out whatever GPUs are free."""

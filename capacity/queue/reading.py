@@ -15,14 +15,8 @@ from functools import cached_property
 import msgspec
 import pyarrow as pa
 
-from fallow.models import UNRESOLVED
-from fallow.money import round_to_cents
-from fallow.protocols import Views
-from fallow.resources import read_text
-from fallow.rows import Row, decode_rows
-from fallow.stored_annotations import NEVER_PREEMPTS
-from warehouse.placement.flavors import FlavorLabels, FlavorVariant, list_variants
-from warehouse.placement.fleet_state import (
+from capacity.placement.flavors import FlavorLabels, FlavorVariant, list_variants
+from capacity.placement.fleet_state import (
     MICRO,
     NodeKey,
     PodRecord,
@@ -30,24 +24,30 @@ from warehouse.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from warehouse.placement.node_capacities import PlacementNode, judge_node
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces, mark_places_unknown
-from warehouse.placement.pod_demand import PodDemand, build_demand
-from warehouse.queue.borrowing import QuotaJudge
-from warehouse.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
-from warehouse.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
-from warehouse.queue.reasons import (
+from capacity.placement.node_capacities import PlacementNode, judge_node
+from capacity.placement.pending_places import PendingAnswer, PendingPlaces, mark_places_unknown
+from capacity.placement.pod_demand import PodDemand, build_demand
+from capacity.queue.borrowing import QuotaJudge
+from capacity.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
+from capacity.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
+from capacity.queue.reasons import (
     classify_text,
     list_messages,
     list_reasons,
     read_condition,
     read_messages,
 )
-from warehouse.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
-from warehouse.queue.shared_places import SharedPlaces
-from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
-from warehouse.queue.unchecked_rules import explain_unchecked, mark_unknown
-from warehouse.queue.ways import STATES, find_ways, rank_way
+from capacity.queue.records import QueueBlocker, QueuedWorkload, WaitReason, WayIn
+from capacity.queue.shared_places import SharedPlaces
+from capacity.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
+from capacity.queue.unchecked_rules import explain_unchecked, mark_unknown
+from capacity.queue.ways import STATES, find_ways, rank_way
+from fallow.models import UNRESOLVED
+from fallow.money import round_to_cents
+from fallow.protocols import Views
+from fallow.resources import read_text
+from fallow.rows import Row, decode_rows
+from fallow.stored_annotations import NEVER_PREEMPTS
 from warehouse.steps import POD_OWNERS, compose_query
 
 SKEW = timedelta(seconds=30)
@@ -309,7 +309,7 @@ class QueueReader:
 
     @cached_property
     def _prices(self) -> dict[NodeKey, tuple[float, Decimal]]:
-        sql = read_text("warehouse.queue", "node_prices.sql")
+        sql = read_text("capacity.queue", "node_prices.sql")
         rows = self._views.query(sql, {"until": self._now}).to_pylist()
         return {(r["cluster"], r["node"]): (r["gpu_hours"], r["usd"]) for r in rows}
 
@@ -415,7 +415,7 @@ class QueueReader:
         )
 
     def _query(self, name: str) -> pa.Table:
-        sql = compose_query((POD_OWNERS, name), "warehouse.queue")
+        sql = compose_query((POD_OWNERS, name), "capacity.queue")
         return self._views.query(sql, {"until": self._now})
 
 

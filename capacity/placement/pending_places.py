@@ -14,9 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from fallow.protocols import Views
-from warehouse.placement.flavors import FlavorQuota, FlavorVariant, list_variants
-from warehouse.placement.fleet_state import (
+from capacity.placement.flavors import FlavorQuota, FlavorVariant, list_variants
+from capacity.placement.fleet_state import (
     FleetState,
     NodeKey,
     PodRecord,
@@ -24,8 +23,8 @@ from warehouse.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from warehouse.placement.node_capacities import PlacementNode, judge_node, measure_nodes
-from warehouse.placement.pod_demand import (
+from capacity.placement.node_capacities import PlacementNode, judge_node, measure_nodes
+from capacity.placement.pod_demand import (
     FreeCapacity,
     PodDemand,
     build_demand,
@@ -33,8 +32,9 @@ from warehouse.placement.pod_demand import (
     get_owner_key,
     place_pods,
 )
-from warehouse.placement.pod_rules import explain_rule
-from warehouse.placement.quota_room import QuotaAnswer, QuotaRoom
+from capacity.placement.pod_rules import explain_rule
+from capacity.placement.quota_room import QuotaAnswer, QuotaRoom
+from fallow.protocols import Views
 
 LOOKBACK = timedelta(hours=1)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from capacity.placement.fleet_state import PodRecord, convert_micros
+from capacity.placement.pending_places import PendingAnswer
+from capacity.queue.records import Reason, WaitReason
 from fallow.protocols import Views
 from fallow.resources import read_table, read_text
-from warehouse.placement.fleet_state import PodRecord, convert_micros
-from warehouse.placement.pending_places import PendingAnswer
-from warehouse.queue.records import Reason, WaitReason
 
 PodName = tuple[str, str, str]
 """cluster, namespace, pod"""
@@ -25,7 +25,7 @@ def read_messages(
 ) -> dict[PodName, list[WaitReason]]:
     """Return what events say of each pod, the newest of each kind of event, as reasons."""
     rows = views.query(
-        read_text("warehouse.queue", "messages.sql"), {"since": since, "until": until}
+        read_text("capacity.queue", "messages.sql"), {"since": since, "until": until}
     ).to_pylist()
     by_pod: dict[PodName, list[WaitReason]] = {}
     for row in rows:
@@ -112,7 +112,7 @@ def _drop_repeats(reasons: Iterable[WaitReason]) -> tuple[WaitReason, ...]:
 
 @cache
 def _read_patterns() -> tuple[tuple[re.Pattern[str], Reason], ...]:
-    rows = read_table("warehouse.queue", "reasons.csv")
+    rows = read_table("capacity.queue", "reasons.csv")
     return tuple(
         (re.compile(row["pattern"]), msgspec.convert(row["reason"], Reason)) for row in rows
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from capacity.queue.suspensions import Suspension
 from fallow.action_models import Action
 from fallow.protocols import Views
 from fallow.resources import read_text
-from warehouse.queue.suspensions import Suspension
 
 ENDED_EXCLUSION = "ended_exclusion"
 """Key of a finding's details: what an exclusion wrote, where its nodes are other ones now."""
@@ -40,7 +40,7 @@ def read_node_exclusion(views: Views, suspension: Suspension) -> NodeExclusion |
     """
     stop = suspension.action
     rows = views.query(
-        read_text("warehouse.queue", "exclusions.sql"),
+        read_text("capacity.queue", "exclusions.sql"),
         {"cluster": suspension.key[0], "uid": stop.intent.target.uid, "until": stop.at},
     ).to_pylist()
     if not rows:

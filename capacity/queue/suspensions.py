@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from capacity.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 from fallow.action_models import Action, Facts, PendingResume
 from fallow.models import STALLED_JOB
 from fallow.protocols import Views
 from fallow.resources import read_text
-from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 
 LOOKBACK = timedelta(days=14)
 """A suspension is read for this long, as it can be undone (`actions.watch`, unless a site sets
@@ -97,7 +97,7 @@ def read_suspensions(
 
     `until`: rows of the journal before it count; none = those before now.
     """
-    sql = read_text("warehouse.queue", "suspensions.sql")
+    sql = read_text("capacity.queue", "suspensions.sql")
     parameters = {"since": now - LOOKBACK, "until": until or now, "verbs": sorted(STOP_VERBS)}
     suspensions = [_build_suspension(row) for row in views.query(sql, parameters).to_pylist()]
     return [s for s in suspensions if s.is_of_job]

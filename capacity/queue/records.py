@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from warehouse.placement.fleet_state import WorkloadKey
-from warehouse.placement.pending_places import PendingAnswer
+from capacity.placement.fleet_state import WorkloadKey
+from capacity.placement.pending_places import PendingAnswer
 
 Reason = Literal[
     "no_fit", "quota", "priority", "gang", "taint", "topology", "dra", "image", "volume",

@@ -12,8 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from fallow.action_models import Waiter
-from warehouse.placement.fleet_state import (
+from capacity.placement.fleet_state import (
     FleetState,
     NodeKey,
     PodRecord,
@@ -22,8 +21,8 @@ from warehouse.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from warehouse.placement.node_capacities import PlacementNode, judge_node, read_node
-from warehouse.placement.pod_demand import (
+from capacity.placement.node_capacities import PlacementNode, judge_node, read_node
+from capacity.placement.pod_demand import (
     DeviceType,
     FreeCapacity,
     PodDemand,
@@ -33,6 +32,7 @@ from warehouse.placement.pod_demand import (
     get_owner_key,
     place_pods,
 )
+from fallow.action_models import Waiter
 
 ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
 

@@ -288,7 +288,7 @@ class FleetState:
         """Return the pods with GPUs, and all pods of the workloads in `keys`."""
         keys = ["/".join(key) for key in sorted(self._keys)]
         rows = self._views.query(
-            compose_query((POD_OWNERS, "pods"), "warehouse.placement"),
+            compose_query((POD_OWNERS, "pods"), "capacity.placement"),
             {"since": self.since, "until": self.until, "named": keys},
         ).to_pydict()
         return [
@@ -374,7 +374,7 @@ def convert_micros(us: float) -> datetime:
 
 @cache
 def _load_sql(name: str) -> str:
-    return read_text("warehouse.placement", f"{name}.sql").strip()
+    return read_text("capacity.placement", f"{name}.sql").strip()
 
 
 @cache

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from warehouse.placement.fleet_state import NodeKey, WorkloadKey
-from warehouse.placement.node_capacities import PlacementNode, judge_node
-from warehouse.placement.pod_demand import FreeCapacity
-from warehouse.queue.borrowing import BorrowedQuota, QuotaJudge
-from warehouse.queue.holders import DeviceHolder, sum_freed
-from warehouse.queue.records import WayIn
-from warehouse.queue.single_ways import find_preemption, find_reclaim
-from warehouse.queue.stop_sets import (
+from capacity.placement.fleet_state import NodeKey, WorkloadKey
+from capacity.placement.node_capacities import PlacementNode, judge_node
+from capacity.placement.pod_demand import FreeCapacity
+from capacity.queue.borrowing import BorrowedQuota, QuotaJudge
+from capacity.queue.holders import DeviceHolder, sum_freed
+from capacity.queue.records import WayIn
+from capacity.queue.single_ways import find_preemption, find_reclaim
+from capacity.queue.stop_sets import (
     StoppableHolders,
     WaitingDemand,
     explain_quota,

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from warehouse.queue.borrowing import BorrowedQuota, QuotaJudge, check_loan
-from warehouse.queue.holders import DeviceHolder, sum_freed
-from warehouse.queue.records import NO_LOSS, WayIn, WorkAtRisk
-from warehouse.queue.single_ways import find_moves, find_preemption, find_reclaim
-from warehouse.queue.stop_sets import (
+from capacity.queue.borrowing import BorrowedQuota, QuotaJudge, check_loan
+from capacity.queue.holders import DeviceHolder, sum_freed
+from capacity.queue.records import NO_LOSS, WayIn, WorkAtRisk
+from capacity.queue.single_ways import find_moves, find_preemption, find_reclaim
+from capacity.queue.stop_sets import (
     MOST_DROPPED,
     MovePlanner,
     StoppableHolders,

@@ -10,15 +10,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from fallow.gpu_models import get_model_name
-from fallow.node_requirements import BlockingTaint, read_taints
-from warehouse.placement.fleet_state import FleetState, NodeKey, to_micros
-from warehouse.placement.pod_demand import (
+from capacity.placement.fleet_state import FleetState, NodeKey, to_micros
+from capacity.placement.pod_demand import (
     FreeCapacity,
     PodDemand,
     build_demand,
     compute_free_host,
 )
+from fallow.gpu_models import get_model_name
+from fallow.node_requirements import BlockingTaint, read_taints
 
 STALE = timedelta(minutes=10)
 """A device without a sample for longer is unknown; a pod is assumed to exist as long."""

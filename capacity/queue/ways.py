@@ -6,12 +6,12 @@ planner ─────────► after_moves ──┼─► combined, whe
 lower priority ──► preempt ──────┘
 """
 
-from warehouse.placement.pending_places import PendingAnswer
-from warehouse.queue.borrowing import QuotaJudge
-from warehouse.queue.combined_ways import find_combined
-from warehouse.queue.records import WayIn, WayKind
-from warehouse.queue.single_ways import find_single_ways
-from warehouse.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
+from capacity.placement.pending_places import PendingAnswer
+from capacity.queue.borrowing import QuotaJudge
+from capacity.queue.combined_ways import find_combined
+from capacity.queue.records import WayIn, WayKind
+from capacity.queue.single_ways import find_single_ways
+from capacity.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
 
 ORDER: dict[WayKind, int] = {
     "free": 0, "borrow": 1, "reclaim_idle": 2, "after_moves": 3, "elsewhere": 4, "combined": 5,

@@ -40,7 +40,7 @@ class QuotaRoom:
     """The room that quotas had when they were last read before a given time."""
 
     def __init__(self, views: Views, now: datetime) -> None:
-        sql = read_text("warehouse.placement", "quota_room.sql").strip()
+        sql = read_text("capacity.placement", "quota_room.sql").strip()
         self._rows = views.query(sql, {"until": now}).to_pylist()
 
     def list_groups(self, cluster: str, namespace: str, queue: str) -> list[ResourceGroup]:

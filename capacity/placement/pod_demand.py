@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from capacity.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
 from fallow.gpu_models import parse_models
 from fallow.models import UNRESOLVED
 from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.stored_annotations import POD_SET
-from warehouse.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
 
 _MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
 _WHOLE = re.compile(

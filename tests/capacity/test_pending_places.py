@@ -9,12 +9,12 @@ import pytest
 
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
 from analyzers.fragmentation.elsewhere import find_elsewhere
+from capacity.placement.pending_places import PendingAnswer, PendingPlaces
 from fallow.stored_annotations import SELECTOR, TOLERATIONS
 from fallow.window import Window
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
-from warehouse.placement.pending_places import PendingAnswer, PendingPlaces
 
 HERE, THERE = "c", "d"
 TAINT = json.dumps([{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])

@@ -13,12 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fallow.checkpointing import INTERVAL, parse_interval_hours
-from fallow.protections import parse_timestamp, read_annotations, read_stored_pod
-from fallow.protocols import Views
-from fallow.resources import read_text
-from fallow.tolerances import read_tolerances
-from warehouse.placement.fleet_state import (
+from capacity.placement.fleet_state import (
     MICRO,
     FleetState,
     NodeKey,
@@ -26,9 +21,14 @@ from warehouse.placement.fleet_state import (
     WorkloadKey,
     to_micros,
 )
-from warehouse.placement.node_capacities import SHARED, STALE
-from warehouse.placement.pod_demand import DeviceType, FreeCapacity
-from warehouse.queue.records import WorkAtRisk
+from capacity.placement.node_capacities import SHARED, STALE
+from capacity.placement.pod_demand import DeviceType, FreeCapacity
+from capacity.queue.records import WorkAtRisk
+from fallow.checkpointing import INTERVAL, parse_interval_hours
+from fallow.protections import parse_timestamp, read_annotations, read_stored_pod
+from fallow.protocols import Views
+from fallow.resources import read_text
+from fallow.tolerances import read_tolerances
 
 LEAST_IDLE_S = 1800.0
 """Seconds of the newest hours that the ledger must have of each device."""
@@ -215,7 +215,7 @@ class Holders:
         return {_get_key(row): round(float(row["hours"]), 6) for row in rows}
 
     def _query(self, name: str, **parameters: datetime) -> list[dict[str, Any]]:
-        sql = read_text("warehouse.queue", f"{name}.sql")
+        sql = read_text("capacity.queue", f"{name}.sql")
         rows: list[dict[str, Any]] = self._views.query(sql, parameters).to_pylist()
         return rows
 

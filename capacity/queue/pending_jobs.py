@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from capacity.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 from fallow.models import UNRESOLVED
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.stored_annotations import ASSIGNED_FLAVORS, FLAVORS, POD_SET
-from warehouse.placement.fleet_state import FleetState, PodRecord, WorkloadKey, to_micros
 
 WORKLOAD = "Workload"
 """Kueue's object: what it says of a job precedes a PodGroup of the same job."""
@@ -123,7 +123,7 @@ class PendingJobs:
     @cached_property
     def priorities(self) -> Mapping[WorkloadKey, int | None]:
         """Return the priorities of the Workloads that run."""
-        sql = read_text("warehouse.queue", "workload_priorities.sql")
+        sql = read_text("capacity.queue", "workload_priorities.sql")
         rows = self._views.query(sql, {"until": self._now}).to_pylist()
         return {
             (r["cluster"], r["namespace"], r["workload_kind"], r["workload"]): r["priority"]
@@ -179,7 +179,7 @@ class PendingJobs:
     @cached_property
     def _by_key(self) -> dict[WorkloadKey, list[tuple[PendingJob, WaitingRequest]]]:
         """Return the objects of each job; without jobs whose pods wait themselves."""
-        sql = read_text("warehouse.queue", "pending_jobs.sql")
+        sql = read_text("capacity.queue", "pending_jobs.sql")
         rows = decode_rows(self._views.query(sql, {"until": self._now}), PendingJob)
         by_key: dict[WorkloadKey, list[PendingJob]] = {}
         for job in rows:

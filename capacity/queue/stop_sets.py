@@ -13,14 +13,14 @@ from typing import Protocol
 
 import msgspec
 
-from warehouse.placement.flavors import CPU, MEMORY
-from warehouse.placement.fleet_state import NodeKey, WorkloadKey
-from warehouse.placement.node_capacities import PlacementNode
-from warehouse.placement.pod_demand import FreeCapacity, PodDemand, place_pods
-from warehouse.placement.quota_room import split_resource
-from warehouse.queue.borrowing import QuotaJudge
-from warehouse.queue.holders import DeviceHolder, sum_freed
-from warehouse.queue.records import WayIn, WayKind, WorkAtRisk
+from capacity.placement.flavors import CPU, MEMORY
+from capacity.placement.fleet_state import NodeKey, WorkloadKey
+from capacity.placement.node_capacities import PlacementNode
+from capacity.placement.pod_demand import FreeCapacity, PodDemand, place_pods
+from capacity.placement.quota_room import split_resource
+from capacity.queue.borrowing import QuotaJudge
+from capacity.queue.holders import DeviceHolder, sum_freed
+from capacity.queue.records import WayIn, WayKind, WorkAtRisk
 
 MOST_TRIED = 8
 """Candidates of which all subsets are tried: 255."""

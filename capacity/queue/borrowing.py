@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from warehouse.placement.fleet_state import WorkloadKey
-from warehouse.placement.quota_room import BorrowAnswer, QuotaAnswer
+from capacity.placement.fleet_state import WorkloadKey
+from capacity.placement.quota_room import BorrowAnswer, QuotaAnswer
 
 
 class QuotaJudge(Protocol):
-    """Says whether quotas let devices in; `warehouse.placement.quota_room.QuotaRoom` is one."""
+    """Says whether quotas let devices in; `capacity.placement.quota_room.QuotaRoom` is one."""
 
     def admits(
         self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]

@@ -122,4 +122,4 @@ def read_history(views: Views, window: Window, cluster: str | None = None) -> Qu
 
 @cache
 def _compose(name: str, *steps: str) -> str:
-    return compose_query([*steps, f"queue_history/{name}"])
+    return compose_query([*steps, f"capacity:history/{name}"])
