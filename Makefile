@@ -53,7 +53,7 @@ lint: setup
 	@$(BIN)/python -m tests.lint.names
 	@$(BIN)/python -m tests.lint.prose
 	@$(BIN)/python -m tests.lint.unused
-	@! $(BIN)/radon cc -n D actions analyzers capacity collectors dashboards fallow runtime simulator warehouse | grep .
+	@! $(BIN)/radon cc -n D actions analyzers capacity collectors dashboards fallow runtime simulator tools warehouse | grep .
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse capacity analyzers actions dashboards
 	@$(BIN)/python -m tests.lint.size
 
@@ -78,11 +78,11 @@ audit: setup           ## known vulnerabilities of what the image contains; fail
 
 written: setup         ## write what the code declares: reference pages, architecture, roles, the chart, its manifests
 	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
-	@$(BIN)/python -m runtime.generators.reference docs
-	@$(BIN)/python -m runtime.generators.architecture docs
-	@$(BIN)/python -m runtime.generators.rbac deploy/rbac
-	@$(BIN)/python -m runtime.generators.chart deploy/helm/fallow
-	@$(BIN)/python -m runtime.generators.manifests deploy
+	@$(BIN)/python -m tools.reference docs
+	@$(BIN)/python -m tools.architecture docs
+	@$(BIN)/python -m tools.rbac deploy/rbac
+	@$(BIN)/python -m tools.chart deploy/helm/fallow
+	@$(BIN)/python -m tools.manifests deploy
 
 lock:                  ## refresh requirements.lock: hashes, no addresses
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \

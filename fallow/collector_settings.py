@@ -85,6 +85,7 @@ class KubernetesSettings(SettingsGroup):
     """API access; with neither context nor in-cluster account, kube-state-metrics serves."""
 
     enabled: bool = False
+    transport: str = Field("kubeconfig", description="what opens it for commands that act")
     context: str = Field("", description="kubeconfig context; empty = current or in-cluster")
     team_labels: list[str] = Field(
         default_factory=lambda: ["team", "app.kubernetes.io/part-of", "owner"],

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from runtime.generators import architecture
+from tools import architecture
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-REFRESH = "run: python -m runtime.generators.architecture docs"
+REFRESH = "run: python -m tools.architecture docs"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

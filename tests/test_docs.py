@@ -12,7 +12,10 @@ from actions.policy.keys import build_schema
 from fallow.settings import _RESERVED, Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
-from runtime.generators.reference import (
+from runtime.service.metrics import list_metrics
+from runtime.service.tracing import SWITCHES
+from tests.lint.names import PACKAGES
+from tools.reference import (
     KINDS,
     render_actions,
     render_cli,
@@ -21,9 +24,6 @@ from runtime.generators.reference import (
     render_policies,
     render_settings,
 )
-from runtime.service.metrics import list_metrics
-from runtime.service.tracing import SWITCHES
-from tests.lint.names import PACKAGES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -34,25 +34,25 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 )
 def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == page(), f"run: python -m runtime.generators.reference docs  ({name} is stale)"
+    assert written == page(), f"run: python -m tools.reference docs  ({name} is stale)"
 
 
 def test_the_table_of_kinds_is_what_the_executors_do() -> None:
     written = (DOCS / "actions.md").read_text(encoding="utf-8")
     assert all(mark in written for mark in KINDS)
-    assert written == render_actions(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_actions(written), "run: python -m tools.reference docs"
 
 
 def test_the_gates_and_the_keys_of_policies_are_as_the_code_has_them() -> None:
     written = (DOCS / "policies.md").read_text(encoding="utf-8")
-    assert written == render_policies(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_policies(written), "run: python -m tools.reference docs"
     assert "| cool-down | act | hold | " in written
     assert "| `match.gpu_model` | " in written
 
 
 def test_the_tables_of_pages_are_as_the_dashboard_has_them() -> None:
     written = (DOCS / "dashboards.md").read_text(encoding="utf-8")
-    assert written == render_dashboards(written), "run: python -m runtime.generators.reference docs"
+    assert written == render_dashboards(written), "run: python -m tools.reference docs"
     assert "| GPU-hours | `/gpu-hours` | " in written
     assert " Tabs: Waterfall; Hours of the week. |" in written
 

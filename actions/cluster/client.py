@@ -6,7 +6,8 @@ also has the uid and the resourceVersion of the object that it was meant for.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -220,6 +221,15 @@ def connect(
     client.get("/version")
     client.collection("Pod", "")
     return client
+
+
+@contextmanager
+def open_client(settings: Settings) -> Iterator[KubeClient]:
+    """Yield a client of the configured cluster: the transport `kubeconfig`.
+
+    Raises: as `connect`.
+    """
+    yield connect(settings)
 
 
 def _to_error(error: ApiError) -> FallowError:

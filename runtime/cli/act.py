@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -20,10 +20,10 @@ from actions.loop.protocols import TurnReport
 from actions.loop.resume_requests import request_resume
 from dashboards.figures.policy_actions import list_outdated_requests
 from dashboards.figures.query import Filters
+from fallow import plugins
 from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.window import format_duration, parse_duration
-from runtime.cli.clusters import open_cluster
 from runtime.cli.options import CommandRun, Output, command
 from runtime.operations import live_actor, plans
 from runtime.operations.keeps import keep_workload
@@ -405,6 +405,15 @@ def _record(
         return
     with live_actor.open_empty_journal(run.now) as journal:
         yield JournalState(journal)
+
+
+def open_cluster(run: CommandRun, settings: "Settings") -> "KubeClient":
+    """Return a client of the cluster by the transport of the settings, until the command ends.
+
+    Raises: as the transport, such as `actions.cluster.client.open_client`.
+    """
+    open_client = plugins.load("transports", settings.kubernetes.transport)
+    return cast("KubeClient", run.resources.enter_context(open_client(settings)))
 
 
 def _open_cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":

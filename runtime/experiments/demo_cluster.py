@@ -14,7 +14,7 @@ import msgspec
 
 from actions.cluster.client import KubeClient
 from fallow import __version__
-from fallow.demo_marker import WORLD
+from fallow.demo_marker import WORLD, has_demo_cluster
 from fallow.errors import SourceError, UsageError
 from fallow.kube.api import connect_without_credentials
 from fallow.settings import Settings
@@ -99,8 +99,14 @@ def restore_cluster(home: Path) -> Iterator[DemoCluster]:
 def open_demo_client(settings: Settings) -> Iterator[KubeClient]:
     """Yield a client of the cluster of a demo's home, whose API server runs meanwhile.
 
+    It is the transport `simulated`: a real home has no such cluster.
+
     Raises: as `restore_cluster`.
     """
+    if not has_demo_cluster(settings.home):
+        raise UsageError(
+            f"there is no simulated cluster in {settings.home}", hint="`fallow demo` makes one"
+        )
     with restore_cluster(settings.home) as cluster, cluster.server as server:
         record_requests(cluster.world, server)
         yield KubeClient(connect_without_credentials(server.url), settings.cluster)

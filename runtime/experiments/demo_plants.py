@@ -95,6 +95,7 @@ def build_settings(home: Path, window: Window) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "cluster": CLUSTER,
+        "kubernetes": {"transport": "simulated"},
         "dashboard": {"approve_without_sign_in": True},
         "actions": {"policies": str(home.absolute() / "policies"), "concurrent": APPROVED},
         "finance": {"usd_per_month": 550_000, "teams_usd_per_month": TEAM_BUDGETS},

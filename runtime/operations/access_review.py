@@ -10,6 +10,8 @@ from actions.admission.scopes import list_role_writes
 from actions.cluster.access import post_review
 from actions.cluster.client import KubeClient
 from actions.hints.admission import build_manifests
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.subjects import get_plural
 from actions.rights import (
     CANARY,
     OWN,
@@ -20,7 +22,23 @@ from actions.rights import (
     list_roles,
 )
 from fallow.kube.api import ApiConnection, connect
+from fallow.protocols import Right
+from fallow.resources import read_table
 from fallow.settings import Settings
+
+
+def list_reader_rights() -> tuple[Right, ...]:
+    """Return what collecting reads: `reads.csv`, and every kind that may own a GPU pod."""
+    listed = [
+        Right(row["group"], row["resource"], tuple(row["verbs"].split()))
+        for row in read_table("collectors.kube", "reads.csv")
+    ]
+    owners = [
+        Right(kind.group, get_plural(name), ("get", "list"))
+        for name, kind in read_kinds().items()
+        if kind.switch != "hub"
+    ]
+    return (*listed, *owners)
 
 
 def review_access(

@@ -11,9 +11,9 @@ from actions.rights import build_rules, check_rights, list_roles
 from fallow.errors import UsageError
 from fallow.protocols import Right
 from fallow.settings import load
-from runtime.generators.rbac import render_pages
 from runtime.operations.access_review import review_access
 from tests.actions.places import Place
+from tools.rbac import render_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("name", sorted(render_pages()))
 def test_the_files_are_what_the_code_declares(name: str) -> None:
     written = (ROOT / "deploy" / "rbac" / name).read_text()
-    assert written == render_pages()[name], "run: python -m runtime.generators.rbac deploy/rbac"
+    assert written == render_pages()[name], "run: python -m tools.rbac deploy/rbac"
 
 
 def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:

@@ -18,8 +18,8 @@ from actions.rights import CANARY, OWN, build_rules, list_roles
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from fallow.shards import Shard, choose_shard
-from runtime.generators import chart, manifests
-from runtime.generators.rbac import list_reader_rights
+from runtime.operations.access_review import list_reader_rights
+from tools import chart, manifests
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -55,16 +55,14 @@ def pods(found: Objects) -> list[dict[str, Any]]:
 
 def test_what_the_chart_takes_from_the_code_is_current() -> None:
     for name, text in chart.render_pages(CHART).items():
-        assert (CHART / name).read_text() == text, (
-            "run: python -m runtime.generators.chart deploy/helm/fallow"
-        )
+        assert (CHART / name).read_text() == text, "run: python -m tools.chart deploy/helm/fallow"
 
 
 def test_manifests_are_what_the_chart_makes() -> None:
     made({})
     for name, text in manifests.render_pages(DEPLOY).items():
         same = (DEPLOY / "manifests" / name).read_text() == text
-        assert same, "run: python -m runtime.generators.manifests deploy"
+        assert same, "run: python -m tools.manifests deploy"
     assert [name for name, _ in pages()] == [one.stem for one in EXAMPLES]
 
 

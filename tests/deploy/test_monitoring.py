@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from fallow.resources import read_table
-from runtime.generators.reference import render_metrics
 from runtime.service.metrics import list_metrics
+from tools.reference import render_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
@@ -150,7 +150,7 @@ def test_every_metric_has_its_place_on_the_board() -> None:
 
 def test_the_page_of_metrics_is_what_the_code_writes() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert page == render_metrics(), "run: python -m runtime.generators.reference docs"
+    assert page == render_metrics(), "run: python -m tools.reference docs"
     for name in EXPORTED:
         assert (
             f"`{name.removesuffix('_bucket').removesuffix('_count').removesuffix('_sum')}`" in page

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path(__file__).parent
 PACKAGES = (
     "actions", "analyzers", "benchmarks", "capacity", "collectors", "dashboards", "fallow",
-    "runtime", "simulator", "warehouse",
+    "runtime", "simulator", "tools", "warehouse",
 )  # fmt: skip
 TESTS = "tests"
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

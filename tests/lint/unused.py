@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("allowed_unused.csv")
 PACKAGES = (
     "actions", "analyzers", "benchmarks", "capacity", "collectors", "dashboards", "fallow",
-    "runtime", "simulator", "warehouse",
+    "runtime", "simulator", "tools", "warehouse",
 )  # fmt: skip
 DECORATORS = [
     "@gate", "@field_validator", "@model_validator", "@field_serializer", "@model_serializer",

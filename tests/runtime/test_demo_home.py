@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fallow.demo_marker import MARKER
+from fallow.demo_marker import MARKER, WORLD
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
@@ -178,6 +178,25 @@ def test_nothing_of_a_real_fleet_is_mixed_with_a_demo(
     assert str(home) in capsys.readouterr().err
     assert sorted(path.name for path in home.iterdir()) == before
     assert [*Path().iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("transport", "answer"),
+    [
+        ("simulated", "there is no simulated cluster in"),
+        ("carrier", "installed: kubeconfig, simulated"),
+    ],
+)
+@pytest.mark.usefixtures("data")
+def test_a_real_home_reaches_no_simulated_cluster_by_its_settings(
+    transport: str, answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("fallow.yaml").write_text(
+        f"home: {tmp_path}/home\nkubernetes: {{transport: {transport}}}\n"
+    )
+    assert run(["reconcile"]) == 2
+    assert answer in capsys.readouterr().err
+    assert not (tmp_path / "home" / WORLD).exists()
 
 
 def test_two_demos_never_write_into_one_home(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from fallow.errors import FallowError
 from fallow.kube.api import ApiConnection, BackOff, connect
 from fallow.kube.api_objects import Page
 from fallow.settings import Settings
-from runtime.generators.rbac import list_reader_rights as rights
 from runtime.operations import access_review
 from runtime.operations.doctor.fault import build_fault_row
 
@@ -69,7 +68,9 @@ def _check_watch(api: ApiConnection) -> CheckRow:
 
 
 def _check_rights(api: ApiConnection) -> CheckRow:
-    proofs = check_rights(lambda body: post_review(api, body), {ROLE: rights()}, [])
+    proofs = check_rights(
+        lambda body: post_review(api, body), {ROLE: access_review.list_reader_rights()}, []
+    )
     lacking = [proof for proof in proofs if not proof.allowed]
     if not lacking:
         return CheckRow("rights to read", "ok", f"all {len(proofs)} rights are granted")

@@ -10,7 +10,7 @@ import yaml
 
 from actions.hints.admission import LABEL, build_expression, build_manifests, read_defaults
 from fallow.precision_lines import read_framework_lines
-from runtime.generators.admission import render_page
+from tools.admission import render_page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,7 +21,7 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
 
 def test_the_file_is_what_the_table_says() -> None:
     written = (ROOT / "deploy" / "admission" / "precision.yaml").read_text()
-    assert written == render_page(), "run: python -m runtime.generators.admission deploy/admission"
+    assert written == render_page(), "run: python -m tools.admission deploy/admission"
     assert [*yaml.safe_load_all(written)] == build_manifests()
 
 

@@ -14,7 +14,7 @@ from actions.reclaim.kinds import read_kinds
 from actions.rights import OWN
 from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
-from runtime.generators.rbac import list_reader_rights
+from runtime.operations.access_review import list_reader_rights
 from simulator.kube.paths import parse_path
 from tests.actions.places import Place, serving
 from tests.actions.reclaim.examples import replicated

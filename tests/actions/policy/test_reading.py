@@ -235,8 +235,7 @@ max_resources: 30
             window=RecurringWindow("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
         ),
     )
-    assert policy.concurrent == 7
-    assert policy.match.min_duration == 8 * HOUR
+    assert (policy.concurrent, policy.match.min_duration) == (7, 8 * HOUR)
     assert policy.act_window == RecurringWindow("0 20 * * *", 9 * HOUR, "Europe/Berlin")
     year, nights, launch = policy.blackouts
     assert year.start == datetime(2026, 12, 23, 23, tzinfo=UTC)
@@ -245,8 +244,8 @@ max_resources: 30
     assert (launch.start, launch.end) == (datetime(2026, 12, 1, 14, tzinfo=UTC), None)
     assert policy.approvals == Approvals("first", 10, four_eyes=True)
     assert (policy.on_pressure, policy.on_benefit) == (True, True)
-    assert (policy.min_age, policy.cool_down) == (timedelta(0), 12 * HOUR)
-    assert policy.checkpoint_age == 1.5 * HOUR
+    ages = (policy.min_age, policy.cool_down, policy.checkpoint_age)
+    assert ages == (timedelta(0), 12 * HOUR, 1.5 * HOUR)
     assert policy.reversals == ReversalLimit(0.025, 48 * HOUR)
     assert policy.max_resources == PolicyAmount(Decimal(30))
     assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.list_keys()} == set(
@@ -270,7 +269,7 @@ def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: P
 
 def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     page = DOCS.read_text(encoding="utf-8")
-    assert keys.render_table() in page, "run: python -m runtime.generators.reference docs"
+    assert keys.render_table() in page, "run: python -m tools.reference docs"
     for name, key in keys.list_keys():
         assert key.description, name
         assert keys.describe_default(key), name

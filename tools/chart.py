@@ -1,6 +1,6 @@
 """Generate the Helm chart's parts from the code: schema, roles, alerts, dashboard, counters.
 
-    python -m runtime.generators.chart deploy/helm/fallow
+    python -m tools.chart deploy/helm/fallow
 
 Charts cannot read files outside their own folder, so these files are copies inside it. A test keeps
 them equal to the generated ones.
@@ -19,12 +19,9 @@ from actions.rights import CANARY, OWN, build_rules, list_cluster_scoped, list_r
 from fallow.protocols import Right
 from fallow.resources import read_table
 from fallow.settings import Settings
-from runtime.generators.rbac import list_reader_rights
+from runtime.operations.access_review import list_reader_rights
 
-HEAD = (
-    "# Written by `python -m runtime.generators.chart deploy/helm/fallow` from what the code "
-    "declares.\n"
-)
+HEAD = "# Written by `python -m tools.chart deploy/helm/fallow` from what the code declares.\n"
 ACTS = "fallow-act-"
 SECRET = "password"  # noqa: S105  (what JSON Schema calls the format of a secret)
 MANAGED = ("home",)
@@ -152,7 +149,7 @@ def _loosen(node: Any) -> None:
 
 
 def _list_rows(name: str) -> list[dict[str, str]]:
-    return read_table("runtime.generators", f"{name}.csv")
+    return read_table("tools", f"{name}.csv")
 
 
 def main(folder: str) -> None:

@@ -1,6 +1,6 @@
 """Generate the roles that Fallow needs in a cluster from the code that reads and acts there.
 
-    python -m runtime.generators.rbac deploy/rbac
+    python -m tools.rbac deploy/rbac
 
 `reader.yaml` is all that collecting needs; `actor.yaml` has one small role per executor, to be
 bound in the namespaces that policies allow and nowhere else. A test keeps the files equal to this.
@@ -13,27 +13,10 @@ from typing import Any
 import yaml
 
 from actions import executors
-from actions.reclaim.kinds import read_kinds
-from actions.reclaim.subjects import get_plural
 from actions.rights import build_manifests, build_rules
-from fallow.protocols import Right
-from fallow.resources import read_table
+from runtime.operations.access_review import list_reader_rights
 
-HEAD = "# Written by `python -m runtime.generators.rbac deploy/rbac` from what the code declares.\n"
-
-
-def list_reader_rights() -> tuple[Right, ...]:
-    """Return what collecting reads: `reads.csv`, and every kind that may own a GPU pod."""
-    listed = [
-        Right(row["group"], row["resource"], tuple(row["verbs"].split()))
-        for row in read_table("collectors.kube", "reads.csv")
-    ]
-    owners = [
-        Right(kind.group, get_plural(name), ("get", "list"))
-        for name, kind in read_kinds().items()
-        if kind.switch != "hub"
-    ]
-    return (*listed, *owners)
+HEAD = "# Written by `python -m tools.rbac deploy/rbac` from what the code declares.\n"
 
 
 def render_pages() -> dict[str, str]:

@@ -3,7 +3,7 @@
 The layers are those of the import contracts in `pyproject.toml`; an arrow is an import that a file
 really has. An import that other arrows imply (command line -> service -> operations) has no arrow.
 
-    python -m runtime.generators.architecture docs
+    python -m tools.architecture docs
 
 A test keeps the page equal to the generated one.
 """
@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 HEAD, TAIL = "<!-- imports: written from the code -->", "<!-- end of imports -->"
 STYLE = """\
     .card { fill: #ffffff; stroke: #d1d9e0; } .box { fill: #f6f8fa; stroke: #8c959f; }

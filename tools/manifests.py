@@ -1,6 +1,6 @@
 """Plain manifests, rendered from the Helm chart by Helm's own engine.
 
-    python -m runtime.generators.manifests deploy
+    python -m tools.manifests deploy
 
 `deploy/helm/examples/NAME.yaml` are values, `deploy/manifests/NAME.yaml` the manifests of them. A
 test keeps the two equal. Needs the dependency group `chart`.
@@ -78,10 +78,7 @@ def render_page(chart: Path, values: Path) -> str:
     every = [space, *list_objects(render_chart(chart, chart_values))]
     for manifest in every:
         _drop_helm_marks(manifest["metadata"])
-    head = (
-        "# Rendered by `python -m runtime.generators.manifests deploy` from "
-        f"helm/examples/{values.name}.\n"
-    )
+    head = f"# Rendered by `python -m tools.manifests deploy` from helm/examples/{values.name}.\n"
     dumped = yaml.dump_all(every, Dumper=_Blocks, sort_keys=False, explicit_start=True, width=120)
     return head + dumped
 

@@ -1,6 +1,6 @@
 """Generate the optional admission policies of `deploy/admission` from the table of variables.
 
-    python -m runtime.generators.admission deploy/admission
+    python -m tools.admission deploy/admission
 
 A test keeps the file equal to this.
 """
@@ -13,7 +13,7 @@ import yaml
 from actions.hints.admission import API, LABEL, build_manifests
 
 HEAD = f"""\
-# Written by `python -m runtime.generators.admission deploy/admission` from
+# Written by `python -m tools.admission deploy/admission` from
 # actions/hints/admission.csv.
 # Optional. For pods that bear the label {LABEL}, and no others. Needs {API}.
 """

@@ -2,7 +2,7 @@
 
 The table of kinds in `docs/actions.md`, between its two marks, is written from the executors.
 
-    python -m runtime.generators.reference docs
+    python -m tools.reference docs
 
 A test keeps the pages equal to the generated ones.
 """
@@ -22,8 +22,8 @@ from fallow.resources import read_table
 from fallow.settings import Settings
 from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
-from runtime.generators.pages import render_pages_table
 from runtime.service.metrics import list_metrics
+from tools.pages import render_pages_table
 
 SETTINGS_HEAD = """\
 # Settings
