@@ -41,6 +41,11 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: Sequence[LabelExpression] | None = None
 
 
+def read_selector(selector: object) -> LabelSelector | None:
+    """Return a selector as JSON has it."""
+    return msgspec.convert(selector, LabelSelector | None)
+
+
 def match_selector(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Return whether a selector matches these labels: all terms must; an empty one matches all.
 

@@ -31,7 +31,7 @@ from fallow.kube.dra_devices import (
 from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource, select_gpus
 from fallow.kube.gpu_shares import WHOLE, find_share
 from fallow.kube.node_gpus import find_replicas
-from fallow.kube.pod_requests import Amounts, read_amounts, reserve
+from fallow.kube.pod_requests import read_amounts, sum_pod_amounts
 from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader, Right
 
@@ -63,14 +63,6 @@ def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict
     return {get_uid(pod): float(allocations.of(pod)) for pod in pods}
 
 
-def sum_requests(spec: Mapping[str, Any]) -> Amounts:
-    """Return what a pod reserves of each extended resource that represents GPUs."""
-    return reserve(
-        map(_sum_amounts, spec.get("containers") or ()),
-        ((_sum_amounts(c), c.get("restartPolicy")) for c in spec.get("initContainers") or ()),
-    )
-
-
 class _Allocations:
     """Counts the GPUs of pods, and reads each object that this needs once."""
 
@@ -84,7 +76,7 @@ class _Allocations:
         node = get_path(pod, "spec", "nodeName")
         if not node or has_ended(pod):
             return Fraction(0)
-        amounts = sum_requests(pod["spec"])
+        amounts = sum_pod_amounts(pod["spec"])
         plain = self._extended(amounts, node) or _compute_kai_share(pod)
         return plain + self._claimed(pod, counted=plain > 0)
 
@@ -172,13 +164,3 @@ def _compute_kai_share(pod: Object) -> Fraction:
     return (WHOLE if part is None else part) * (
         parse_quantity(notes.get(KAI_DEVICES, "1")) or WHOLE
     )
-
-
-def _sum_amounts(container: Mapping[str, Any]) -> Amounts:
-    resources = container.get("resources") or {}
-    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {
-        key: parse_quantity(t) or Fraction(0)
-        for key, t in amounts.items()
-        if find_gpu_resource(key)
-    }

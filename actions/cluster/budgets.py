@@ -7,7 +7,7 @@ import msgspec
 from actions.cluster.objects import Object, get_labels, get_metadata, get_namespace, get_path, name
 from fallow.disruptions import CoveringBudget, count_allowed
 from fallow.protocols import ClusterReader
-from fallow.selectors import LabelSelector, match_selector
+from fallow.selectors import LabelSelector, match_selector, read_selector
 
 KIND, GROUP, RESOURCE = "PodDisruptionBudget", "policy", "poddisruptionbudgets"
 
@@ -36,6 +36,6 @@ def list_covering_budgets(
 def _read_selector(budget: Object) -> LabelSelector | None:
     """Return a budget's selector; one that cannot be read covers all."""
     try:
-        return msgspec.convert(get_path(budget, "spec", "selector"), LabelSelector | None)
+        return read_selector(get_path(budget, "spec", "selector"))
     except msgspec.ValidationError:
         return LabelSelector()

@@ -1,12 +1,12 @@
 """List all pods of an object, including pods without GPUs and pending pods."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from actions.cluster.objects import (
     Object,
     find_controller,
     get_metadata,
-    get_path,
     get_uid,
     group,
     has_ended,
@@ -15,8 +15,7 @@ from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
 from fallow.action_models import Target
 from fallow.kube.gpu_resources import COUNTED, find_gpu_resource
 from fallow.kube.owner_links import read_owner_links
-from fallow.kube.pod_requests import SIDECAR
-from fallow.kube.quantities import parse_quantity
+from fallow.kube.pod_requests import sum_pod_amounts
 from fallow.protocols import ClusterReader
 
 
@@ -65,19 +64,13 @@ def _is_owned(pod: Object, target: Target, climber: OwnerChainReader) -> bool:
 
 
 def count_requested_gpus(pod: Object) -> float:
-    """Return how many GPUs a pod requests; a MIG instance counts as its share of a GPU.
+    """Return how many GPUs a pod reserves; a MIG instance counts as its share of a GPU.
 
     Devices of a resource claim are not counted: the result is then 0, though the pod may hold some.
     """
-    spec = pod.get("spec") or {}
-    running = [
-        *(spec.get("containers") or ()),
-        *(c for c in spec.get("initContainers") or () if c.get("restartPolicy") == SIDECAR),
-    ]
-    total = 0.0
-    for container in running:
-        for name, text in (get_path(container, "resources", "limits") or {}).items():
-            resource = find_gpu_resource(name)
-            if resource is not None and resource.form in COUNTED:
-                total += float((parse_quantity(text) or 0) * resource.share)
-    return total
+    total = Fraction(0)
+    for name, amount in sum_pod_amounts(pod.get("spec") or {}).items():
+        resource = find_gpu_resource(name)
+        if resource is not None and resource.form in COUNTED:
+            total += amount * resource.share
+    return float(total)

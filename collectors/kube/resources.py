@@ -1,7 +1,14 @@
 """Compute what a pod requests of a node."""
 
 from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
-from fallow.kube.pod_requests import SIDECAR, Amounts, add_amounts, read_amounts, reserve
+from fallow.kube.pod_requests import (
+    SIDECAR,
+    Amounts,
+    add_amounts,
+    choose_amounts,
+    read_amounts,
+    reserve,
+)
 
 
 def sum_requests(spec: PodSpec) -> Amounts:
@@ -43,12 +50,7 @@ def _sum_reserved_amounts(spec: PodSpec, side: str) -> Amounts:
 
 
 def _get_amounts(resources: Resources | None, side: str) -> Amounts:
-    """Return the requests or the limits; a missing request is the limit (API server's default)."""
-    if resources is None:
-        return {}
-    if side == "limits":
-        return read_amounts(resources.limits)
-    return {**read_amounts(resources.limits), **read_amounts(resources.requests)}
+    return choose_amounts(resources.requests, resources.limits, side) if resources else {}
 
 
 def _list_sidecars(spec: PodSpec) -> list[ContainerSpec]:

@@ -41,6 +41,18 @@ def parse_quantity(text: str | float) -> Fraction | None:
     return _parse(str(text)) if abs(text) <= LARGEST else None
 
 
+def require_quantity(text: str | float) -> Fraction:
+    """Return a quantity exactly.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = parse_quantity(text)
+    if value is None:
+        raise ValueError(f"quantities must match the regular expression of one: {text!r}")
+    return value
+
+
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Fraction | None:
     match = _QUANTITY.fullmatch(text.strip())

@@ -166,29 +166,6 @@ def set_conditions(
     return list(by_type.values())
 
 
-def is_selected(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector (matchLabels, matchExpressions) matches; none matches nothing."""
-    if selector is None:
-        return False
-    match_labels = selector.get("matchLabels") or {}
-    if any(labels.get(k) != v for k, v in match_labels.items()):
-        return False
-    return all(_match_term(t, labels) for t in selector.get("matchExpressions") or ())
-
-
-def _match_term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    label, values = labels.get(term["key"]), term.get("values") or ()
-    match term["operator"]:
-        case "In":
-            return label in values
-        case "NotIn":
-            return label not in values
-        case "Exists":
-            return label is not None
-        case _:
-            return label is None
-
-
 def sort_by_age(objects: Iterable[Object]) -> list[Object]:
     """Return objects by creation, then name."""
     return sorted(objects, key=lambda o: (o["metadata"].get("creationTimestamp", ""), name(o)))

@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from fallow.gpu_models import find_gpu_model
+from fallow.kube.pod_requests import sum_pod_amounts
+from fallow.kube.quantities import require_quantity
 from simulator.cluster.objects import (
     Object,
     get_metadata_map,
@@ -16,7 +18,6 @@ from simulator.cluster.objects import (
     parse_time,
 )
 from simulator.cluster.scheduler.requests import WHOLE, NodeTaint, PodRequest, PodToleration
-from simulator.kube.amounts import parse_amount, sum_pod_amounts
 
 MIB = 2**20
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -133,13 +134,13 @@ def count_gpus(pod_spec: Mapping[str, Any]) -> float:
     return total
 
 
-def count_units(resource: str, text: object) -> int:
+def count_units(resource: str, text: str | float) -> int:
     """Return a quantity as quotas count it: CPU in milli, the rest in ones."""
-    value = parse_amount(text)
+    value = require_quantity(text)
     return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
 
 
 def sum_uses(pod_spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return a pod's use of each resource, as quotas count it; a missing request is the limit."""
-    amounts = {**sum_pod_amounts(pod_spec, "limits"), **sum_pod_amounts(pod_spec)}
+    """Return a pod's use of each resource, as quotas count it."""
+    amounts = sum_pod_amounts(pod_spec)
     return {k: math.ceil(v * 1000) if k == "cpu" else math.ceil(v) for k, v in amounts.items()}

@@ -7,6 +7,7 @@ counts its namespace's pods that have a node. Both from the API's objects, as th
 from collections import Counter
 from fractions import Fraction
 
+from fallow.kube.quantities import require_quantity
 from simulator.cluster.objects import (
     Object,
     get_namespace,
@@ -19,7 +20,7 @@ from simulator.cluster.objects import (
 from simulator.cluster.pod_requests import sum_uses
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
-from simulator.kube.amounts import format_amount, parse_amount
+from simulator.kube.quota import format_amount
 
 ELASTIC = "ElasticQuota.scheduling.x-k8s.io"
 QUEUE = "ClusterQueue"
@@ -129,7 +130,7 @@ def _list_flavors(queue: Object, usage: UsedByFlavor) -> list[Object]:
             resources = []
             for quota in flavor["resources"]:
                 total = usage[flavor["name"], quota["name"]]
-                nominal = parse_amount(quota["nominalQuota"]) * (
+                nominal = require_quantity(quota["nominalQuota"]) * (
                     1000 if quota["name"] == "cpu" else 1
                 )
                 borrowed = max(0, total - int(nominal))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from fallow.kube.quantities import require_quantity
 from simulator.kube import quota
-from simulator.kube.amounts import format_amount, parse_amount
 from simulator.kube.kinds import ApiKind
 from simulator.kube.status import build_forbidden, build_not_found
 
@@ -104,12 +104,12 @@ def _charge(
         raise build_forbidden(kind.group, kind.plural, object_name, why)
     usage = {k: v for k, v in usage.items() if k in hard and v}
     used_amounts = quota_object["status"].get("used") or {}
-    used = {k: parse_amount(used_amounts.get(k, "0")) for k in usage}
-    over = sorted(k for k in usage if used[k] + usage[k] > parse_amount(hard[k]))
+    used = {k: require_quantity(used_amounts.get(k, "0")) for k in usage}
+    over = sorted(k for k in usage if used[k] + usage[k] > require_quantity(hard[k]))
     if over:
         parts = (
-            ("requested", {k: format_amount(usage[k]) for k in over}),
-            ("used", {k: format_amount(used[k]) for k in over}),
+            ("requested", {k: quota.format_amount(usage[k]) for k in over}),
+            ("used", {k: quota.format_amount(used[k]) for k in over}),
             ("limited", {k: hard[k] for k in over}),
         )
         message = ", ".join(f"{label}: {_join_amounts(amounts)}" for label, amounts in parts)
@@ -123,7 +123,7 @@ def _join_amounts(amounts: Mapping[str, str]) -> str:
 
 
 def _sum(used: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> dict[str, str]:
-    return {k: format_amount(used[k] + v) for k, v in requested.items()}
+    return {k: quota.format_amount(used[k] + v) for k, v in requested.items()}
 
 
 def label_bound_pod(store: "ObjectStore", pod: Object, node: str, now: str) -> Object:

@@ -6,9 +6,9 @@ those (409) has spent it all the same, as on the real server.
 
 from typing import TYPE_CHECKING, Any
 
+from fallow.selectors import match_selector, read_selector
 from simulator.kube import server_metadata
 from simulator.kube.deletion import DeleteOptions, end_object
-from simulator.kube.selectors import is_selected
 from simulator.kube.status import StatusError, build_not_found
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def evict(
     if pod is None:
         raise build_not_found("", "pods", name)
     if _needs_budget(pod):
+        labels = pod["metadata"].get("labels") or {}
         budgets = [
             b
             for b in store.list(PDB, namespace)
-            if is_selected(b["spec"].get("selector"), pod["metadata"].get("labels") or {})
+            if match_selector(read_selector(b["spec"].get("selector")), labels)
         ]
         if len(budgets) > 1:
             raise StatusError(500, "", SEVERAL)

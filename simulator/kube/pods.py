@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from simulator.kube.amounts import parse_amount
+from fallow.kube.quantities import require_quantity
 from simulator.kube.patches import copy_json
 from simulator.kube.status import InvalidField
 
@@ -84,7 +84,7 @@ def _find_resource_errors(resources: Mapping[str, Any], where: str) -> Iterator[
         for name, text in amounts.items():
             field = f"{where}.{side}[{name}]" if is_extended(name) else f"{where}.{side}.{name}"
             try:
-                value = parse_amount(text)
+                value = require_quantity(text)
             except ValueError as error:
                 yield InvalidField(field, f'Invalid value: "{text}": {error}')
                 continue
@@ -104,12 +104,12 @@ def _find_resource_errors(resources: Mapping[str, Any], where: str) -> Iterator[
             yield InvalidField(f"{where}.requests", message)
 
 
-def _is_greater(value: object, limit: object, *, or_less: bool) -> bool:
+def _is_greater(value: str | float, limit: str | float, *, or_less: bool) -> bool:
     try:
         return (
-            parse_amount(value) != parse_amount(limit)
+            require_quantity(value) != require_quantity(limit)
             if or_less
-            else parse_amount(value) > parse_amount(limit)
+            else require_quantity(value) > require_quantity(limit)
         )
     except ValueError:
         return False  # reported already

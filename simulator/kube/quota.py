@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from simulator.kube.amounts import Amounts, format_amount, sum_amounts, sum_pod_amounts
+from fallow.kube.pod_requests import Amounts, add_amounts, sum_pod_amounts
 from simulator.kube.kinds import ApiKind
 from simulator.kube.pods import find_quality, is_extended
 
@@ -12,6 +12,13 @@ Object = dict[str, Any]
 
 _METERED = {"cpu", "memory", "ephemeral-storage"}
 _ENDED = {"Succeeded", "Failed"}
+
+
+def format_amount(value: Fraction) -> str:
+    """Return an amount as the server counts it: whole, else in thousandths."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{-(-value * 1000 // 1)}m"
 
 
 def count_usage(kind: ApiKind, item: Object) -> Amounts:
@@ -82,7 +89,9 @@ def fill_status(quota_object: Object, kinds: Iterable[tuple[ApiKind, Iterable[Ob
         for i in items
         if is_in_scope(quota_object["spec"], i)
     ]
-    used = sum_amounts({k: v for k, v in part.items() if k in hard} for part in parts)
+    used: Amounts = {}
+    for part in parts:
+        add_amounts(used, {k: v for k, v in part.items() if k in hard})
     return {
         "hard": dict(hard),
         "used": {k: format_amount(used.get(k, Fraction(0))) for k in hard},

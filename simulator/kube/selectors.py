@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fallow.selectors import LabelExpression
 from simulator.kube.kinds import ApiKind
 from simulator.kube.status import build_bad_request
 
@@ -59,46 +60,22 @@ def parse_label_selector(selector: Mapping[str, str] | str | None) -> Test | Non
         wanted = dict(selector)
         return lambda item: wanted.items() <= _get_labels(item).items()
     tests = [_parse_requirement(part) for part in _COMMA.split(selector)]
-    return lambda item: all(test(_get_labels(item)) for test in tests)
+    return lambda item: all(test.matches(_get_labels(item)) for test in tests)
 
 
 def _get_labels(item: Object) -> Mapping[str, str]:
     return item["metadata"].get("labels") or {}
 
 
-def _parse_requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
+def _parse_requirement(text: str) -> LabelExpression:
     if match := _SET.match(text):
-        key, verb, values_text = match.groups()
-        values = {v.strip() for v in values_text.split(",")}
-        return _parse_expression(key, "In" if verb == "in" else "NotIn", values)
+        values = [v.strip() for v in match[3].split(",")]
+        return LabelExpression(match[1], "In" if match[2] == "in" else "NotIn", values)
     if match := _EQUAL.match(text):
-        key, verb, value = match.groups()
-        return _parse_expression(key, "NotIn" if verb == "!=" else "In", {value})
+        return LabelExpression(match[1], "NotIn" if match[2] == "!=" else "In", [match[3]])
     if match := _EXISTS.match(text):
-        return _parse_expression(match[2], "DoesNotExist" if match[1] else "Exists", set())
+        return LabelExpression(match[2], "DoesNotExist" if match[1] else "Exists")
     raise build_bad_request(f"unable to parse requirement: {text!r}")
-
-
-def _parse_expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str, str]], bool]:
-    if verb == "In":
-        return lambda labels: labels.get(key) in values
-    if verb == "NotIn":
-        return lambda labels: key not in labels or labels[key] not in values
-    if verb == "Exists":
-        return lambda labels: key in labels
-    return lambda labels: key not in labels
-
-
-def is_selected(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a LabelSelector object matches; None matches nothing, {} everything."""
-    if selector is None:
-        return False
-    if not (selector.get("matchLabels") or {}).items() <= labels.items():
-        return False
-    return all(
-        _parse_expression(e["key"], e["operator"], set(e.get("values") or ()))(labels)
-        for e in selector.get("matchExpressions") or ()
-    )
 
 
 def format_selector(selector: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from simulator.kube.amounts import parse_amount
+from fallow.kube.quantities import require_quantity
 from simulator.kube.status import StatusError
 
 Object = dict[str, Any]
@@ -46,7 +46,7 @@ def _find_kueue_errors(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
                 yield f"{flavor['name']}: must match the name in coveredResources"
             for quota in flavor["resources"]:
                 problems = {
-                    k: parse_amount(quota[k])
+                    k: require_quantity(quota[k])
                     for k in ("nominalQuota", "borrowingLimit", "lendingLimit")
                     if quota.get(k) is not None
                 }
@@ -122,7 +122,7 @@ def _check_volcano_sums(above: str, queues: Mapping[str, Object]) -> Iterator[st
 def _get_queue(queue: Object, part: str) -> dict[str, Fraction]:
     amounts = queue["spec"].get(part) or {}
     amounts = (amounts.get("resource") or {}) if part == "guarantee" else amounts
-    return {k: parse_amount(v) for k, v in amounts.items()}
+    return {k: require_quantity(v) for k, v in amounts.items()}
 
 
 def check_koordinator(new: Object, old: Object | None, listed: Listed) -> None:
@@ -177,7 +177,7 @@ def _get_tree(quota: Object) -> str:
 
 
 def _parse_amounts(quota: Object, part: str) -> dict[str, Fraction]:
-    return {k: parse_amount(v) for k, v in (quota["spec"].get(part) or {}).items()}
+    return {k: require_quantity(v) for k, v in (quota["spec"].get(part) or {}).items()}
 
 
 def _deny(webhook: str, why: str, code: int, reason: str) -> StatusError:

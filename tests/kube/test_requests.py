@@ -7,6 +7,7 @@ import pytest
 
 from collectors.kube.resources import sum_limits, sum_requests
 from fallow.kube.gpu_resources import find_gpu_resource, select_gpus
+from fallow.kube.pod_requests import sum_pod_amounts
 from tests.kube.objects import as_pod, pod
 
 
@@ -46,6 +47,7 @@ def container(cpu: str = "", gpu: str = "", *, sidecar: bool = False, **more: st
 )
 def test_cpu_is_what_the_scheduler_reserves(spec: Any, cpu: Fraction) -> None:
     assert sum_requests(as_pod(pod(**spec)).spec)["cpu"] == cpu
+    assert sum_pod_amounts(spec)["cpu"] == cpu
 
 
 def test_a_request_that_is_not_given_is_the_limit() -> None:

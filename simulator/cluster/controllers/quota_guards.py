@@ -1,5 +1,6 @@
 """Simulate disruption budgets and quotas: keep their status up to date."""
 
+from fallow.selectors import match_selector, read_selector
 from simulator.cluster.controllers.deployments import compute_share
 from simulator.cluster.objects import (
     Object,
@@ -11,7 +12,6 @@ from simulator.cluster.objects import (
     has_ended,
     is_deleting,
     is_ready,
-    is_selected,
     name,
     parse_time,
 )
@@ -26,11 +26,11 @@ FORGIVE_S = 120.0
 
 def reconcile_budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
     """Write the status of a PodDisruptionBudget; return when to check it again."""
+    selector = read_selector(obj["spec"].get("selector"))
     pods = [
         p
         for p in view.of("Pod", get_namespace(obj))
-        if not has_ended(p)
-        and is_selected(obj["spec"].get("selector"), get_metadata_map(p, "labels"))
+        if not has_ended(p) and match_selector(selector, get_metadata_map(p, "labels"))
     ]
     by_name = {name(p): p for p in pods}
     marked: dict[str, str] = get_value(obj, "status", "disruptedPods", default={})

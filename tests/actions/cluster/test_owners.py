@@ -200,20 +200,19 @@ def test_a_chain_names_every_owner(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "count"),
+    ("limits", "count", "reserved"),
     [
-        ({"nvidia.com/gpu": "2"}, 2.0),
-        ({"nvidia.com/mig-3g.40gb": "2"}, 6 / 7),
-        ({"nvidia.com/gpumem": "8000", "nvidia.com/gpu": "1"}, 1.0),
-        ({"cpu": "4"}, 0.0),
+        ({"nvidia.com/gpu": "2"}, 2.0, 8),  # of one resource the greater of what runs at once
+        ({"nvidia.com/mig-3g.40gb": "2"}, 6 / 7, 6 / 7 + 8),
+        ({"nvidia.com/gpumem": "8000", "nvidia.com/gpu": "1"}, 1.0, 8),
+        ({"cpu": "4"}, 0.0, 8),
     ],
 )
-def test_gpus_of_a_pod(limits: dict[str, str], count: float) -> None:
+def test_gpus_of_a_pod(limits: dict[str, str], count: float, reserved: float) -> None:
     main = {"name": "m", "resources": {"limits": limits}}
     start = {"name": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     side = {**start, "restartPolicy": "Always"}
-    assert count_requested_gpus(
-        {"spec": {"containers": [main], "initContainers": [start]}}
-    ) == pytest.approx(count)
+    alone = {"spec": {"containers": [main], "initContainers": [start]}}
+    assert count_requested_gpus(alone) == pytest.approx(reserved)
     both = {"spec": {"containers": [main], "initContainers": [side]}}
     assert count_requested_gpus(both) == pytest.approx(count + 8)
