@@ -2,7 +2,7 @@
 
     ledger ──► cells (owner x place x state) ──► recommendations take in order ──► the remainder
 
-Order: the analyzer's place in `waterfall_order.csv` (others after it, by name); confirmed before
+Order: the analyzer's place in its `kinds.toml` (others after it, by name); confirmed before
 suspected; the most expensive finding first; a finding's recommendations in its own order. Together
 these save at most the waste that the finding shows, because they may be alternatives. A
 recommendation's *gross* saving is what its claims would get alone. Its *marginal* saving is what
@@ -16,9 +16,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
-from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyzers.arrays import Ints
-from analyzers.queries import load_records, load_sql
+from analyzers.queries import load_sql
 from analyzers.waterfall_cells import (
     CENT_E8,
     HOUR_US,
@@ -35,25 +34,15 @@ from analyzers.waterfall_cells import (
     LedgerCells,
     convert_to_us,
 )
+from fallow.finding_kinds import AnalyzerDeclaration, get_rank, read_declarations
 from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.money import MICRO_HOURS
 from fallow.protocols import Views
-from fallow.rows import Row
 from fallow.window import Window
 
 _MICRO = Decimal("0.000001")
 _NONE: Ints = np.empty(0, dtype=np.int64)
 Flags = npt.NDArray[np.bool_]
-
-
-class AnalyzerPlace(Row, frozen=True):
-    """One row of `waterfall_order.csv`: an analyzer's place in the order, and why."""
-
-    place: int
-    analyzer: str
-    takes: Literal["hours", "shares"]
-    """Of hours in use: certain hours, or a share of those that are left."""
-    why: str
 
 
 class SavedAmount(msgspec.Struct, frozen=True):
@@ -228,7 +217,7 @@ def apportion_savings(
     for finding in sorted(findings, key=_get_sort_key):
         if finding.analyzer != analyzer:
             analyzer = finding.analyzer
-            ledger.begin_turn(takes_hours=analyzer in _read_hour_takers())
+            ledger.begin_turn(takes_hours=_takes_hours(analyzer))
         limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
@@ -302,11 +291,6 @@ def clip_finding(finding: Finding, window: Window) -> Finding:
     )
 
 
-def get_rank(analyzer: str) -> int:
-    """Return an analyzer's place in the order; analyzers without one come last, by name."""
-    return _read_ranks().get(analyzer, len(_read_ranks()) + 1)
-
-
 def round_hours(gpu_us: int) -> float:
     """Return GPU-hours, rounded down to a millionth: sums of them never exceed the bill."""
     return (gpu_us * 1_000_000 // HOUR_US) / 1_000_000
@@ -317,20 +301,19 @@ def round_dollars(usd_e8: int) -> Decimal:
     return (Decimal(usd_e8) / CENT_E8).quantize(_MICRO, ROUND_DOWN)
 
 
-@cache
-def _read_ranks() -> dict[str, int]:
-    return {row.analyzer: row.place for row in load_records("waterfall_order", AnalyzerPlace)}
+def _get_declaration(analyzer: str) -> AnalyzerDeclaration | None:
+    return read_declarations().get(analyzer)
 
 
-@cache
-def _read_hour_takers() -> frozenset[str]:
-    rows = load_records("waterfall_order", AnalyzerPlace)
-    return frozenset(row.analyzer for row in rows if row.takes == "hours")
+def _takes_hours(analyzer: str) -> bool:
+    declaration = _get_declaration(analyzer)
+    place = None if declaration is None else declaration.waterfall
+    return place is not None and place.takes == "hours"
 
 
 def _get_sort_key(finding: Finding) -> tuple[Any, ...]:
     return (
-        get_rank(finding.analyzer),
+        get_rank(_get_declaration(finding.analyzer)),
         finding.analyzer,
         finding.evidence != "confirmed",
         -(finding.usd or Decimal(0)),

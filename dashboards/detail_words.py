@@ -1,8 +1,9 @@
 """Write the details of a finding as sentences.
 
-`detail_words.csv` has a sentence and a unit per key. Its keys are paths (`devices[].node`; `[]`:
-the rows of a list; `{}`: an object in one line; `.*`: any name; `*_usd`: the end of an unknown
-name). A sentence of one analyzer comes before one of all; an empty sentence is not shown.
+An analyzer's `kinds.toml` and `detail_words.csv`, for all of them, have a sentence and a unit per
+key. Keys are paths (`devices[].node`; `[]`: the rows of a list; `{}`: an object in one line; `.*`:
+any name; `*_usd`: the end of an unknown name). The analyzer's own sentence comes first; an empty
+one is not shown.
 """
 
 import re
@@ -11,10 +12,9 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from dashboards.text import format_three_digits
 from fallow.errors import UsageError
+from fallow.finding_kinds import DetailWords, read_declarations, read_kinds
 from fallow.resources import read_table
 from fallow.window import format_duration, parse_timestamp
 
@@ -25,16 +25,9 @@ _GIB = 2.0**30
 _LONG_S = 1e9
 
 
-class DetailWords(msgspec.Struct, frozen=True):
-    """The sentence and the unit of a detail; an empty sentence = it is not shown."""
-
-    sentence: str
-    unit: str
-
-
 def describe_kind(kind: str) -> str:
     """Return a finding's kind in words; an unknown kind is shown as a readable name."""
-    return _read_kinds().get(kind) or kind.replace("_", " ")
+    return read_kinds().get(kind) or kind.replace("_", " ")
 
 
 def describe_verb(verb: str | None) -> str | None:
@@ -164,15 +157,15 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 
 @cache
 def _read_words() -> dict[tuple[str, str], DetailWords]:
-    return {
-        (row["analyzer"], row["key"]): DetailWords(row["sentence"], row["unit"])
+    common = {
+        ("", row["key"]): DetailWords(row["sentence"], row["unit"])
         for row in read_table("dashboards", "detail_words.csv")
     }
-
-
-@cache
-def _read_kinds() -> dict[str, str]:
-    return {row["kind"]: row["words"] for row in read_table("dashboards", "finding_kinds.csv")}
+    return common | {
+        (analyzer, key): words
+        for analyzer, declaration in read_declarations().items()
+        for key, words in declaration.details.items()
+    }
 
 
 def _cut(text: str) -> str:

@@ -9,13 +9,12 @@ from capacity.queue.suspensions import read_suspensions
 from dashboards.figures.query import ADVICE, BY_DAY, BY_DEVICE, Filters, run_query
 from dashboards.figures.supply import add_finding_words
 from fallow.action_models import PendingResume
+from fallow.finding_kinds import read_declarations
 from fallow.precision_lines import read_framework_lines
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 500
-HINTS = ("precision", "sizing", "datapath", "scaling")
-"""Analyzers whose advice only the owner can follow."""
 COMING = ("journal", "planned", "snoozes", "acted", "begun", "owner_workloads/coming")
 """The steps of what policies plan for the owners' workloads."""
 Owners = tuple[str, ...]
@@ -88,9 +87,14 @@ def read_hints(
     why, caution, details, and lines: format, framework, line, source.
     """
     steps = (*ADVICE, "owner_workloads/hints")
-    parameters = {"analyzers": [*HINTS], "owners": [*owners], "most": MOST}
+    parameters = {"analyzers": list_owner_analyzers(), "owners": [*owners], "most": MOST}
     rows = run_query(views, steps, window, filters, **parameters).to_pylist()
     return [hint | {"lines": _split_lines(hint)} for hint in map(add_finding_words, rows)]
+
+
+def list_owner_analyzers() -> list[str]:
+    """Return the analyzers whose advice only the owner can follow."""
+    return [name for name, declared in read_declarations().items() if declared.only_owner]
 
 
 def _split_lines(row: dict[str, Any]) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from dashboards.figures.inbox import FindingChoice
 from dashboards.page import PageRequest, escape, format_hours, format_money
 from dashboards.text import count
 from dashboards.views import findings_anomalies, findings_detail
+from fallow.finding_kinds import read_declarations
 
 TITLE, ICON = "Findings", ":material/inbox:"
 ANOMALIES = "anomalies"
@@ -36,25 +37,6 @@ WORKLOAD_COLUMNS = {
     "snoozed_until": page.configure_time("snoozed until"),
     "timeline": links.configure_column(),
 }
-ANALYZERS = {
-    "idle": "Idle GPUs",
-    "stalled": "Stalled jobs",
-    "suspended": "Suspended jobs",
-    "sizing": "Size of GPUs",
-    "scaling": "Scaling of jobs",
-    "precision": "Precision and memory",
-    "datapath": "Data path",
-    "topology": "Placement",
-    "services": "Services",
-    "spot": "Spot",
-    "quota": "Quota",
-    "fragmentation": "Fragmentation",
-    "pools": "Node pools",
-    "demand": "Demand",
-    "reliability": "Health",
-    ANOMALIES: "Anomalies",
-}
-"""The first choice, by analyzer; another analyzer has its own name."""
 
 
 def show(request: PageRequest) -> None:
@@ -161,7 +143,7 @@ def _choose(kinds: list[dict[str, Any]]) -> FindingChoice:
             index=None,
             key="analyzer",
             placeholder="all",
-            format_func=lambda name: ANALYZERS.get(name, name),
+            format_func=_get_title,
             bind="query-params",
         )
     rest = [row for row in kinds if analyzer in (None, row["analyzer"])]
@@ -191,7 +173,13 @@ def _choose(kinds: list[dict[str, Any]]) -> FindingChoice:
 
 def _list_analyzers(kinds: list[dict[str, Any]]) -> list[str]:
     names = {row["analyzer"] for row in kinds} | {ANOMALIES}
-    return [*filter(names.__contains__, ANALYZERS), *sorted(names - {*ANALYZERS})]
+    declared = [name for name in read_declarations() if name in names]
+    return [*declared, *sorted(names - {*declared})]
+
+
+def _get_title(analyzer: str) -> str:
+    declaration = read_declarations().get(analyzer)
+    return declaration.title if declaration else analyzer
 
 
 def _open_linked(request: PageRequest, rows: list[dict[str, Any]]) -> None:

@@ -40,7 +40,7 @@ def show_hints(request: PageRequest) -> None:
     if not hint_rows:
         page.show_no_findings(
             request,
-            owner_workloads.HINTS,
+            owner_workloads.list_owner_analyzers(),
             "No hint for these workloads in this window.",
             "Formats, sizes, input and scaling were checked as far as telemetry measures them.",
         )

@@ -17,6 +17,7 @@ from dashboards.figures.query import Filters
 from dashboards.text import format_three_digits
 from dashboards.views import capacity
 from fallow.money import round_to_cents
+from fallow.finding_kinds import read_declarations
 from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
@@ -78,8 +79,10 @@ def test_any_details_can_be_written(details: dict[str, object]) -> None:
 
 def test_every_unit_and_kind_of_the_tables_exists() -> None:
     rows = read_table("dashboards", "detail_words.csv")
-    assert {row["unit"] for row in rows} <= {*detail_words.UNITS, "", "text", "time", "yes_no"}
-    assert len({(row["analyzer"], row["key"]) for row in rows}) == len(rows)
+    units = {row["unit"] for row in rows}
+    units |= {words.unit for d in read_declarations().values() for words in d.details.values()}
+    assert units <= {*detail_words.UNITS, "", "text", "time", "yes_no"}
+    assert len({row["key"] for row in rows}) == len(rows)
     assert describe_kind("idle_notebook") == "idle notebook"
     assert describe_kind("of_a_plugin") == "of a plugin"
 
