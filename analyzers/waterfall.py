@@ -217,7 +217,7 @@ def apportion_savings(
     for finding in sorted(findings, key=_get_sort_key):
         if finding.analyzer != analyzer:
             analyzer = finding.analyzer
-            ledger.begin_turn(takes_hours=_takes_hours(analyzer))
+            ledger.begin_turn(takes_hours=_is_hour_taker(analyzer))
         limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
@@ -305,7 +305,7 @@ def _get_declaration(analyzer: str) -> AnalyzerDeclaration | None:
     return read_declarations().get(analyzer)
 
 
-def _takes_hours(analyzer: str) -> bool:
+def _is_hour_taker(analyzer: str) -> bool:
     declaration = _get_declaration(analyzer)
     place = None if declaration is None else declaration.waterfall
     return place is not None and place.takes == "hours"

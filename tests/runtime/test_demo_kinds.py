@@ -16,7 +16,7 @@ def test_each_documented_kind_is_planted_or_says_why_not() -> None:
         tables = re.findall(
             r"\| (?:kind|finding)[^\n]*\n\|[-| :]+\n((?:\|[^\n]*\n)+)", page.read_text()
         )
-        for kind in re.findall(r"^\| `([a-z_]+)`", tables[0] if tables else "", re.MULTILINE):
+        for kind in re.findall(r"^\| `([a-z0-9_]+)`", tables[0] if tables else "", re.MULTILINE):
             documented.add((page.stem, kind))
     assert len(documented) > 30
     assert documented - rows == set()
