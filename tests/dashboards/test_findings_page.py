@@ -16,8 +16,8 @@ from dashboards.figures.inbox import FindingChoice
 from dashboards.figures.query import Filters
 from dashboards.text import format_three_digits
 from dashboards.views import capacity
-from fallow.money import round_to_cents
 from fallow.finding_kinds import read_declarations
+from fallow.money import round_to_cents
 from fallow.resources import read_table
 from fallow.settings import Settings
 from fallow.window import Window
