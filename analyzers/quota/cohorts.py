@@ -1,81 +1,25 @@
-"""Kueue's cohorts as a tree: what a queue could borrow, by the lending of each member.
+"""Read Kueue's cohorts, and what their queues could have in addition, hour by hour."""
 
-Source: kueue, pkg/cache/scheduler/resource_node.go (`available`): a queue has its own unlent quota,
-and the rest of its parent, up to what it lends there plus its borrowing limit.
-"""
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
-from collections.abc import Mapping, Sequence
-
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from analyzers.arrays import Doubles
-
-Limits = tuple[Doubles, Doubles, Doubles]
-"""Nominal, limit (nominal plus what may be borrowed) and lending, by hour."""
+from capacity.quota.tree import QuotaNode, QuotaTree, list_path
 
 
-class CohortTree(msgspec.Struct, frozen=True):
-    """One cohort tree of a resource: members are the columns of a group, cohorts stand above."""
-
-    parents: tuple[str, ...]
-    """Of each member."""
-    up: Mapping[str, str]
-    """The parent of each cohort; the root has none."""
-    own: Mapping[str, Limits]
-    """The quota and the limits of the cohorts themselves; most have none."""
-    nominal: Doubles
-    limit: Doubles
-    lending: Doubles
-
-    def room(self, used: Doubles) -> Doubles:
-        """Return how much more each member could have, hour by hour."""
-        unlent = np.maximum(self.nominal - self.lending, 0)
-        size = len(self.nominal)
-        total: dict[str, Doubles] = {}
-        usage: dict[str, Doubles] = {}
-        for n, parent in enumerate(self.parents):
-            _add_amount(total, parent, self.nominal[:, n] - unlent[:, n])
-            _add_amount(usage, parent, np.maximum(used[:, n] - unlent[:, n], 0))
-        keeps: dict[str, Doubles] = {}
-        for cohort in self._upwards():
-            nominal, _, lending = self.own.get(cohort, _make_empty(size))
-            total[cohort] = total.get(cohort, np.zeros(size)) + nominal
-            keeps[cohort] = np.maximum(total[cohort] - lending, 0)
-            if cohort in self.up:
-                _add_amount(total, self.up[cohort], total[cohort] - keeps[cohort])
-                cohort_usage = usage.get(cohort, np.zeros(size))
-                _add_amount(usage, self.up[cohort], np.maximum(cohort_usage - keeps[cohort], 0))
-        left: dict[str, Doubles] = {}
-        for cohort in reversed(self._upwards()):
-            cohort_usage = usage.get(cohort, np.zeros(size))
-            if cohort not in self.up:
-                left[cohort] = total[cohort] - cohort_usage
-                continue
-            nominal, limit, _ = self.own.get(cohort, _make_empty(size))
-            left[cohort] = _compute_available(
-                left[self.up[cohort]], total[cohort], keeps[cohort], cohort_usage, limit - nominal
-            )
-        columns = [
-            _compute_available(
-                left[parent],
-                self.nominal[:, n],
-                unlent[:, n],
-                used[:, n],
-                self.limit[:, n] - self.nominal[:, n],
-            )
-            for n, parent in enumerate(self.parents)
-        ]
-        return np.maximum(np.stack(columns, axis=1), 0)
-
-    def _upwards(self) -> list[str]:
-        """Return the cohorts, each before its parent."""
-        there = set(self.parents)
-        for cohort in list(there):
-            there.update(_list_path(cohort, self.up))
-        return sorted(there, key=lambda c: (-len(_list_path(c, self.up)), c))
+def measure_room(tree: QuotaTree, used: Doubles) -> Doubles:
+    """Return how much more each member could have; a member is the node of its column."""
+    tree = tree.copy()
+    columns = range(used.shape[1])
+    for column in columns:
+        tree.use(str(column), used[:, column])
+    rooms = [np.broadcast_to(tree.room(str(column)), used.shape[0]) for column in columns]
+    room: Doubles = np.maximum(np.stack(rooms, axis=1), 0)
+    return room
 
 
 class CohortTrees:
@@ -94,7 +38,7 @@ class CohortTrees:
     def rooted(self, quotas: pl.DataFrame) -> pl.DataFrame:
         """Store each ClusterQueue's cohort as `cohort`, and the root of its tree as `parent`."""
         pairs = quotas.select("cluster", "parent").unique().drop_nulls()
-        roots = [_list_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
+        roots = [list_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
         named = pairs.with_columns(root=pl.Series(roots, dtype=pl.String))
         queue = pl.col("kind") == "ClusterQueue"
         return (
@@ -113,23 +57,26 @@ class CohortTrees:
         nominal: Doubles,
         limit: Doubles,
         lending: Doubles,
-    ) -> CohortTree:
-        """Return the tree over the members of a group."""
+    ) -> QuotaTree:
+        """Return the tree over the members of a group, each under the number of its column."""
         name, _, flavor = resource.partition("@")
+        up = self._up.get(cluster, {})
+        nodes = {cohort: QuotaNode(parent=parent) for cohort, parent in _name_cohorts(up)}
         mine = self._rows.filter(
             (pl.col("cluster") == cluster)
             & (pl.col("resource") == name)
             & (pl.col("flavor") == flavor)
         )
-        own = {
-            str(cohort[0]): (
-                _fill_forward(rows, "nominal", hours, 0.0),
-                _fill_forward(rows, "limit", hours, np.inf),
-                _fill_forward(rows, "lending", hours, np.inf),
-            )
-            for cohort, rows in mine.group_by("name")
-        }
-        return CohortTree(tuple(parents), self._up.get(cluster, {}), own, nominal, limit, lending)
+        for (cohort,), rows in mine.group_by("name"):
+            own = _fill_forward(rows, "nominal", hours, 0.0)
+            borrowing = _fill_forward(rows, "limit", hours, inf) - own
+            lent = _fill_forward(rows, "lending", hours, inf)
+            parent = f"cohort {up[str(cohort)]}" if cohort in up else ""
+            nodes[f"cohort {cohort}"] = QuotaNode(own, borrowing, lent, parent)
+        for n, parent in enumerate(parents):
+            own = nominal[:, n]
+            nodes[str(n)] = QuotaNode(own, limit[:, n] - own, lending[:, n], f"cohort {parent}")
+        return QuotaTree(nodes)
 
 
 def build_trees(rows: pl.DataFrame) -> CohortTrees:
@@ -137,27 +84,8 @@ def build_trees(rows: pl.DataFrame) -> CohortTrees:
     return CohortTrees(rows)
 
 
-def _compute_available(
-    above: Doubles, total: Doubles, unlent: Doubles, usage: Doubles, borrowing: Doubles
-) -> Doubles:
-    lent = (total - unlent) - np.maximum(usage - unlent, 0)
-    return np.maximum(unlent - usage, 0) + np.minimum(lent + borrowing, above)
-
-
-def _list_path(cohort: str, up: Mapping[str, str]) -> list[str]:
-    """Return a cohort and all above it; a circle, which Kueue refuses, ends the list."""
-    path = [cohort]
-    while (above := up.get(path[-1])) is not None and above not in path:
-        path.append(above)
-    return path
-
-
-def _add_amount(sums: dict[str, Doubles], name: str, more: Doubles) -> None:
-    sums[name] = sums[name] + more if name in sums else more
-
-
-def _make_empty(size: int) -> Limits:
-    return np.zeros(size), np.full(size, np.inf), np.full(size, np.inf)
+def _name_cohorts(up: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    return ((f"cohort {name}", f"cohort {parent}") for name, parent in up.items())
 
 
 def _fill_forward(

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays import Doubles
-from analyzers.quota.cohorts import CohortTree
+from capacity.quota.tree import QuotaTree
 from fallow.models import Subject
 
 
@@ -53,7 +53,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
     memory: Doubles
     money: FreeGpus
     notes: tuple[str, ...] = ()
-    tree: CohortTree | None = None
+    tree: QuotaTree | None = None
     """The ClusterQueue's cohorts: what each member could have in addition."""
 
     @property

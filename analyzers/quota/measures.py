@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays import Doubles
+from analyzers.quota.cohorts import measure_room
 from analyzers.quota.fair import (
     EPS,
     compute_dominant_shares,
@@ -122,7 +123,7 @@ def compute_pooling(group: QuotaGroup, quantile: float) -> tuple[float, float]:
 def _compute_room(group: QuotaGroup) -> Doubles:
     """Return how much more each member could have under the quota, hour by hour."""
     if group.tree is not None:
-        return group.tree.room(group.used)
+        return measure_room(group.tree, group.used)
     own = np.maximum(np.minimum(group.limit, 1e12) - group.used, 0)
     if not group.lends:
         return np.maximum(np.minimum(own, group.nominal - group.used), 0)

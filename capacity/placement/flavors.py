@@ -15,7 +15,7 @@ import msgspec
 
 from capacity.placement.fleet_state import PodRecord, WorkloadKey
 from capacity.placement.pod_demand import count_devices
-from capacity.placement.quota_room import BorrowAnswer, QuotaAnswer, QuotaRoom, ResourceGroup
+from capacity.quota.room import BorrowAnswer, QuotaAnswer, QuotaRoom, ResourceGroup
 from fallow.node_requirements import BlockingTaint, TaintToleration, read_requirements
 from fallow.stored_annotations import ASSIGNED_FLAVORS, FLAVORS, POD_SET, SELECTOR, TOLERATIONS
 

@@ -33,7 +33,7 @@ from capacity.placement.pod_demand import (
     place_pods,
 )
 from capacity.placement.pod_rules import explain_rule
-from capacity.placement.quota_room import QuotaAnswer, QuotaRoom
+from capacity.quota.room import QuotaAnswer, QuotaRoom
 from fallow.protocols import Views
 
 LOOKBACK = timedelta(hours=1)

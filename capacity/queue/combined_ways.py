@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from capacity.queue.borrowing import BorrowedQuota, QuotaJudge, check_loan
 from capacity.queue.holders import DeviceHolder, sum_freed
 from capacity.queue.records import NO_LOSS, WayIn, WorkAtRisk
 from capacity.queue.single_ways import find_moves, find_preemption, find_reclaim
@@ -24,6 +23,7 @@ from capacity.queue.stop_sets import (
     measure_loss,
     place_demand,
 )
+from capacity.quota.borrowing import BorrowedQuota, QuotaJudge, check_loan
 
 WITHOUT_MOVES = WayIn("after_moves", "holds")
 """The answer where stops alone suffice: a way of its own kind, and no combination."""

@@ -27,7 +27,6 @@ from capacity.placement.fleet_state import (
 from capacity.placement.node_capacities import PlacementNode, judge_node
 from capacity.placement.pending_places import PendingAnswer, PendingPlaces, mark_places_unknown
 from capacity.placement.pod_demand import PodDemand, build_demand
-from capacity.queue.borrowing import QuotaJudge
 from capacity.queue.holders import NO_CHECKPOINTS, DeviceHolder, Holders
 from capacity.queue.pending_jobs import PendingJob, PendingJobs, PriorityMeasure, UnsizedJob
 from capacity.queue.reasons import (
@@ -42,6 +41,7 @@ from capacity.queue.shared_places import SharedPlaces
 from capacity.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
 from capacity.queue.unchecked_rules import explain_unchecked, mark_unknown
 from capacity.queue.ways import STATES, find_ways, rank_way
+from capacity.quota.borrowing import QuotaJudge
 from fallow.models import UNRESOLVED
 from fallow.money import round_to_cents
 from fallow.protocols import Views

@@ -13,7 +13,6 @@ import msgspec
 from capacity.placement.fleet_state import NodeKey, WorkloadKey
 from capacity.placement.node_capacities import PlacementNode, judge_node
 from capacity.placement.pod_demand import FreeCapacity
-from capacity.queue.borrowing import BorrowedQuota, QuotaJudge
 from capacity.queue.holders import DeviceHolder, sum_freed
 from capacity.queue.records import WayIn
 from capacity.queue.single_ways import find_preemption, find_reclaim
@@ -23,6 +22,7 @@ from capacity.queue.stop_sets import (
     explain_quota,
     place_demand,
 )
+from capacity.quota.borrowing import BorrowedQuota, QuotaJudge
 
 ListHolders = Callable[[str], Sequence[DeviceHolder]]
 """Returns the workloads that hold devices in a cluster."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from capacity.placement.pending_places import PendingAnswer, PlaceAnswer
-from capacity.queue.borrowing import QuotaJudge, check_loan
 from capacity.queue.holders import DeviceHolder
 from capacity.queue.records import NO_LOSS, WayIn
 from capacity.queue.stop_sets import (
@@ -18,6 +17,7 @@ from capacity.queue.stop_sets import (
     name_nodes,
     place_demand,
 )
+from capacity.quota.borrowing import QuotaJudge, check_loan
 
 
 def find_single_ways(

@@ -17,10 +17,10 @@ from capacity.placement.flavors import CPU, MEMORY
 from capacity.placement.fleet_state import NodeKey, WorkloadKey
 from capacity.placement.node_capacities import PlacementNode
 from capacity.placement.pod_demand import FreeCapacity, PodDemand, place_pods
-from capacity.placement.quota_room import split_resource
-from capacity.queue.borrowing import QuotaJudge
 from capacity.queue.holders import DeviceHolder, sum_freed
 from capacity.queue.records import WayIn, WayKind, WorkAtRisk
+from capacity.quota.borrowing import QuotaJudge
+from capacity.quota.room import split_resource
 
 MOST_TRIED = 8
 """Candidates of which all subsets are tried: 255."""

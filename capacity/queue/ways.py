@@ -7,11 +7,11 @@ lower priority ──► preempt ──────┘
 """
 
 from capacity.placement.pending_places import PendingAnswer
-from capacity.queue.borrowing import QuotaJudge
 from capacity.queue.combined_ways import find_combined
 from capacity.queue.records import WayIn, WayKind
 from capacity.queue.single_ways import find_single_ways
 from capacity.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
+from capacity.quota.borrowing import QuotaJudge
 
 ORDER: dict[WayKind, int] = {
     "free": 0, "borrow": 1, "reclaim_idle": 2, "after_moves": 3, "elsewhere": 4, "combined": 5,

@@ -365,17 +365,28 @@ def test_more_than_eight_candidates_find_the_victims_of_one_node(fleet: QueueFle
     assert sorted(key[3] for key in way.workloads) == ["w50", "w51"]
 
 
+COHORT = {"namespace": "", "resource": "nvidia.com/gpu@h100", "parent": "research"}
+
+
 def lend(fleet: QueueFleet, **other: Any) -> None:
     """Eight GPUs are free; the queue `main` has 4 of them as its quota, `spare` the others."""
     fleet.node("n1")
     fleet.quota("LocalQueue", name="q", parent="main", resource="", nominal=None, used=None)
-    cohort = {"namespace": "", "resource": "nvidia.com/gpu@h100", "parent": "research"}
-    fleet.quota("ClusterQueue", **{**cohort, "name": "main", "nominal": 4.0})
-    fleet.quota("ClusterQueue", **{**cohort, "name": "spare", "nominal": 4.0, **other})
+    fleet.quota("ClusterQueue", **{**COHORT, "name": "main", "nominal": 4.0})
+    fleet.quota("ClusterQueue", **{**COHORT, "name": "spare", "nominal": 4.0, **other})
 
 
-def test_unused_quota_of_the_cohort_can_be_borrowed(fleet: QueueFleet) -> None:
-    lend(fleet)
+def nest(fleet: QueueFleet, most: float = 1.0) -> None:
+    """Put the cohorts `research`, which borrows `most`, and `b` under one more."""
+    research = {**COHORT, "name": "research", "parent": "all", "nominal": 0.0, "limit": most}
+    fleet.quota("Cohort", **{**research, "used": None})
+    fleet.quota("Cohort", **{**COHORT, "name": "b", "parent": "all", "resource": "cohorts",
+                             "nominal": None, "used": None})  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", [lend, both(lambda f: lend(f, parent="b"), lambda f: nest(f, 4))])
+def test_unused_quota_of_its_cohorts_can_be_borrowed(fleet: QueueFleet, stage: Setup) -> None:
+    stage(fleet)
     wait_for(fleet, queue="q")
     record = fleet.record()
     way = record.cheapest_way
@@ -395,6 +406,10 @@ def test_unused_quota_of_the_cohort_can_be_borrowed(fleet: QueueFleet) -> None:
          "queue main lacks 4, the others of its cohort leave 0 unused"),
         (lambda f: lend(f, lending=2.0), "refused",
          "queue main lacks 4, the others of its cohort leave 2 unused"),
+        (both(lend, lambda f: f.quota("ClusterQueue", **COHORT, name="x", used=8.0, nominal=6.0)),
+         "refused", "queue main lacks 4, the others of its cohort leave 2 unused"),
+        (both(lambda f: lend(f, parent="b"), nest), "refused",
+         "queue main lacks 4, the others of its cohort leave 1 unused"),
         (lambda f: lend(f, used=None), "unknown",
          "what the cohort of queue main uses is not known"),
         (both(lend, lambda f: f.runs("w", ["n1/0"])), "refused",
@@ -402,7 +417,8 @@ def test_unused_quota_of_the_cohort_can_be_borrowed(fleet: QueueFleet) -> None:
         (both(lend, lambda f: f.quota(used=1.0)), "refused",
          "ResourceQuota team-b/gpus leaves 7 of nvidia.com/gpu, it needs 8"),
     ],
-    ids=["used", "another cohort", "another flavor", "lending limit", "no status", "no room",
+    ids=["used", "another cohort", "another flavor", "lending limit",
+         "a third has borrowed it", "its cohort's cohort borrows 1", "no status", "no room",
          "quota of the namespace"],
 )  # fmt: skip
 def test_borrowing_does_not_hold_for_a_near_twin(

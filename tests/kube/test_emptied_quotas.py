@@ -8,7 +8,7 @@ import pytest
 
 from actions.facts.quotas import Quotas
 from capacity.history.queue_history import read_history
-from capacity.placement.quota_room import QuotaRoom
+from capacity.quota.room import QuotaRoom
 from dashboards.figures.query import Filters
 from dashboards.figures.queues import read_quotas
 from fallow.window import Window

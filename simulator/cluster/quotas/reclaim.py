@@ -26,12 +26,10 @@ def find_targets(
     use = ledger.use
     short = {part for part, n in wanted.items() if n > use.available(queue, part)}
     own_claims = _list_own(claim, queue, ledger, short)
-    within = all(
-        use.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
-    )
+    within = all(use.used(queue.name, part) < queue.quota(part).nominal for part in short)
     borrowers = _list_others(queue, ledger, short) if within or queue.borrow_preempts else []
-    if within:
-        reclaimed = [admitted for admitted in borrowers if _is_reclaiming(claim, queue, admitted)]
+    reclaimed = [admitted for admitted in borrowers if _is_reclaiming(claim, queue, admitted)]
+    if within and reclaimed:
         victims = _find_minimal(queue, wanted, [*reclaimed, *own_claims], ledger, borrow=False)
         if victims:
             return victims

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from capacity.placement.fleet_state import WorkloadKey
-from capacity.placement.quota_room import BorrowAnswer, QuotaAnswer
+from capacity.quota.room import BorrowAnswer, QuotaAnswer
 
 
 class QuotaJudge(Protocol):
-    """Says whether quotas let devices in; `capacity.placement.quota_room.QuotaRoom` is one."""
+    """Says whether quotas let devices in; `capacity.quota.room.QuotaRoom` is one."""
 
     def admits(
         self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]

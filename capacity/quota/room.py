@@ -2,16 +2,45 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import cache
+from math import inf
+from typing import NamedTuple
 
+from capacity.quota.tree import QuotaNode, QuotaTree
 from fallow.protocols import Views
 from fallow.resources import read_text
+from fallow.rows import Row, decode_rows
 
 _ALMOST = 1e-6
-_SIBLING = ("cluster", "kind", "parent", "resource", "flavor")
-"""What queues that lend to each other have in common."""
 _LIMITS = ("ResourceQuota", "ElasticQuota")
 """Kinds of quotas that hold for every pod of their namespace."""
+_COHORT = "Cohort"
+
+
+class QuotaRow(Row, frozen=True):
+    """A quota of one resource (`quota_room.sql`); `limit` None = it may have all that is left."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+    resource: str
+    flavor: str
+    parent: str | None
+    nominal: float | None
+    used: float | None
+    limit: float | None
+    lending: float | None
+
+    @property
+    def nominal_room(self) -> float | None:
+        """Its unused nominal quota; None = unknown."""
+        return None if self.nominal is None or self.used is None else self.nominal - self.used
+
+    @property
+    def limit_room(self) -> float | None:
+        """What is left below its limit; None = it has none, or its use is unknown."""
+        return None if self.limit is None or self.used is None else self.limit - self.used
 
 
 class QuotaAnswer(NamedTuple):
@@ -40,8 +69,9 @@ class QuotaRoom:
     """The room that quotas had when they were last read before a given time."""
 
     def __init__(self, views: Views, now: datetime) -> None:
-        sql = read_text("capacity.placement", "quota_room.sql").strip()
-        self._rows = views.query(sql, {"until": now}).to_pylist()
+        sql = read_text("capacity.quota", "quota_room.sql").strip()
+        self._rows = [*decode_rows(views.query(sql, {"until": now}), QuotaRow)]
+        self._build_trees = cache(self._read_trees)
 
     def list_groups(self, cluster: str, namespace: str, queue: str) -> list[ResourceGroup]:
         """Return the resource groups of a queue, by the names of their flavors; none = no flavors.
@@ -51,8 +81,8 @@ class QuotaRoom:
         """
         resources: dict[str, set[str]] = {}
         for row in self._list_queue_rows(cluster, namespace, queue):
-            if row["flavor"]:
-                resources.setdefault(row["flavor"], set()).add(row["resource"])
+            if row.flavor:
+                resources.setdefault(row.flavor, set()).add(row.resource)
         groups: dict[frozenset[str], list[str]] = {}
         for flavor, covered in sorted(resources.items()):
             groups.setdefault(frozenset(covered), []).append(flavor)
@@ -84,8 +114,8 @@ class QuotaRoom:
     ) -> BorrowAnswer:
         """Return whether a queue may borrow what it lacks of its own quota, and from whom.
 
-        Lenders are queues of the same cohort or parent, of the same kind and flavor, as far as
-        their nominal quota is unused and may be lent. `needs` is as for `admits`.
+        Lenders are queues and cohorts of its tree, of the same kind and flavor, as far as their
+        nominal quota is unused and may be lent. `needs` is as for `admits`.
         """
         rows = self._list_queue_rows(cluster, namespace, queue)
         lenders: dict[str, None] = {}
@@ -102,47 +132,63 @@ class QuotaRoom:
             )
         return BorrowAnswer(admitted=True, lenders=tuple(lenders))
 
-    def _borrow(self, row: Mapping[str, Any], need: float) -> BorrowAnswer:
-        label = f"queue {row['name']}"
-        if row["nominal_room"] is None:
-            return BorrowAnswer(None, f"how much {label} uses of {row['resource']} is not known")
-        lack = need - max(0.0, row["nominal_room"])
+    def _borrow(self, row: QuotaRow, need: float) -> BorrowAnswer:
+        label = f"queue {row.name}"
+        if row.nominal_room is None:
+            return BorrowAnswer(None, f"how much {label} uses of {row.resource} is not known")
+        lack = need - max(0.0, row.nominal_room)
         if lack <= _ALMOST:
             return BorrowAnswer(admitted=True)
-        if row["limit_room"] is not None and row["limit_room"] < need - _ALMOST:
-            room = max(0.0, row["limit_room"])
-            why = f"{label} may have {room:g} more at most, it needs {need:g}"
-        elif row["parent"] is None and row["kind"] == "ClusterQueue":
+        if row.limit_room is not None and row.limit_room < need - _ALMOST:
+            why = f"{label} may have {max(0.0, row.limit_room):g} more at most, it needs {need:g}"
+        elif row.parent is None and row.kind == "ClusterQueue":
             why = f"{label} is in no cohort from which it could borrow"
         else:
-            return self._check_lenders(row, lack)
+            return self._check_cohort(row, need, lack)
         return BorrowAnswer(admitted=False, why=why)
 
-    def _check_lenders(self, row: Mapping[str, Any], lack: float) -> BorrowAnswer:
-        """Return whether the other queues of its cohort or parent leave enough unused."""
-        rooms = {
-            other["name"]: _compute_lent(other)
-            for other in self._rows
-            if other["name"] != row["name"] and all(other[same] == row[same] for same in _SIBLING)
-        }
-        lent = sum(room or 0.0 for room in rooms.values())
-        if lent >= lack - _ALMOST:
-            lenders = tuple(name for name, room in rooms.items() if room)
-            return BorrowAnswer(admitted=True, lenders=lenders)
-        label = f"queue {row['name']}"
-        if None in rooms.values():
+    def _check_cohort(self, row: QuotaRow, need: float, lack: float) -> BorrowAnswer:
+        """Return whether its cohorts leave enough; what unknown use leaves is not known."""
+        least, most = self._build_trees(row.cluster, row.kind, row.resource, row.flavor)
+        room = float(least.room(row.name))
+        if room >= need - _ALMOST:
+            return BorrowAnswer(admitted=True, lenders=tuple(least.list_lenders(row.name)))
+        label = f"queue {row.name}"
+        if most.room(row.name) >= need - _ALMOST:
             return BorrowAnswer(None, f"what the cohort of {label} uses is not known")
+        lent = max(0.0, room - max(0.0, row.nominal_room or 0.0))
         why = f"{label} lacks {lack:g}, the others of its cohort leave {lent:g} unused"
         return BorrowAnswer(admitted=False, why=why)
 
-    def _list_queue_rows(self, cluster: str, namespace: str, queue: str) -> list[dict[str, Any]]:
+    def _read_trees(
+        self, cluster: str, kind: str, resource: str, flavor: str
+    ) -> tuple[QuotaTree, QuotaTree]:
+        """Return the tree of a resource with unknown use as the whole quota, and as none."""
+        rows = [row for row in self._rows if row.cluster == cluster]
+        mine = [row for row in rows if (row.resource, row.flavor) == (resource, flavor)]
+        queues = [row for row in mine if row.kind == kind]
+        nodes = {row.name: _build_node(row, own=True) for row in queues}
+        if kind == "ClusterQueue":
+            for own, of_cohorts in ((False, rows), (True, mine)):
+                nodes |= {
+                    _name_cohort(row.name): _build_node(row, own=own)
+                    for row in of_cohorts
+                    if row.kind == _COHORT
+                }
+        least, most = QuotaTree(nodes), QuotaTree(nodes)
+        for row in queues:
+            least.use(row.name, row.nominal or 0.0 if row.used is None else row.used)
+            most.use(row.name, row.used or 0.0)
+        return least, most
+
+    def _list_queue_rows(self, cluster: str, namespace: str, queue: str) -> list[QuotaRow]:
         """Return the rows of a queue; a Kueue workload names the LocalQueue of its namespace."""
         local = self._group(cluster, namespace).get(("LocalQueue", queue))
-        name, spaces = (str(local[0]["parent"]), "") if local else (queue, "")
+        name = str(local[0].parent) if local else queue
         return [
             row
-            for (kind, row_name), queue_rows in self._group(cluster, spaces).items()
-            if row_name == name and kind not in {"Cohort", *_LIMITS}
+            for (kind, row_name), queue_rows in self._group(cluster, "").items()
+            if row_name == name and kind not in {_COHORT, *_LIMITS}
             for row in queue_rows
         ]
 
@@ -153,18 +199,18 @@ class QuotaRoom:
         rows = self._list_queue_rows(cluster, namespace, queue)
         if not rows:
             return QuotaAnswer(None, f"cluster {cluster} has no queue {queue} that was read lately")
-        return self._compare(rows, needs, label=f"queue {rows[0]['name']}", borrows=True)
+        return self._compare(rows, needs, label=f"queue {rows[0].name}", borrows=True)
 
-    def _group(self, cluster: str, namespace: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    def _group(self, cluster: str, namespace: str) -> dict[tuple[str, str], list[QuotaRow]]:
+        groups: dict[tuple[str, str], list[QuotaRow]] = {}
         for row in self._rows:
-            if (row["cluster"], row["namespace"]) == (cluster, namespace):
-                groups.setdefault((row["kind"], row["name"]), []).append(row)
+            if (row.cluster, row.namespace) == (cluster, namespace):
+                groups.setdefault((row.kind, row.name), []).append(row)
         return groups
 
     def _compare(
         self,
-        rows: list[dict[str, Any]],
+        rows: list[QuotaRow],
         needs: Mapping[str, float],
         *,
         label: str,
@@ -176,29 +222,38 @@ class QuotaRoom:
             mine = _select_rows(rows, resource)
             if not mine:
                 continue  # it does not limit this resource
-            rooms = [row["nominal_room"] for row in mine]
+            rooms = [row.nominal_room for row in mine]
             if any(room is not None and room >= need - _ALMOST for room in rooms):
                 continue
             if None in rooms:
                 unknown = QuotaAnswer(None, f"how much {label} uses of {resource} is not known")
                 continue
-            caps = [row["limit_room"] for row in mine]
+            caps = [row.limit_room for row in mine]
             if borrows and any(cap is None or cap >= need - _ALMOST for cap in caps):
                 unknown = QuotaAnswer(None, f"{label} would have to borrow {resource}")
                 continue
-            room = max([0.0, *rooms])
+            room = max([0.0, *(room for room in rooms if room is not None)])
             return QuotaAnswer(
                 admitted=False, why=f"{label} leaves {room:g} of {resource}, it needs {need:g}"
             )
         return unknown
 
 
-def _compute_lent(row: Mapping[str, Any]) -> float | None:
-    """Return how much of a queue's unused quota others may use; None = unknown."""
-    room: float | None = row["nominal_room"]
-    if room is None:
-        return None
-    return max(0.0, room if row["lending"] is None else min(room, row["lending"]))
+def _name_cohort(name: str) -> str:
+    return f"cohort {name}"
+
+
+def _build_node(row: QuotaRow, *, own: bool) -> QuotaNode:
+    """Return the node of a row; `own`: its amounts are of the tree's resource."""
+    if row.kind in {_COHORT, "ClusterQueue"}:
+        parent = row.parent and _name_cohort(row.parent)
+    else:
+        parent = _name_cohort(f"of {row.kind} {row.parent or ''}")
+    if not own:
+        return QuotaNode(parent=parent or "")
+    nominal = row.nominal or 0.0
+    borrowing = inf if row.limit is None else max(0.0, row.limit - nominal)
+    return QuotaNode(nominal, borrowing, inf if row.lending is None else row.lending, parent or "")
 
 
 def split_resource(name: str) -> tuple[str, str]:
@@ -216,11 +271,11 @@ def _sum_flavors(needs: Mapping[str, float]) -> Mapping[str, float]:
     return sums
 
 
-def _select_rows(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _select_rows(rows: Sequence[QuotaRow], name: str) -> list[QuotaRow]:
     """Return the rows of a resource: those of its flavor and those without any, or all."""
     resource, flavor = split_resource(name)
     return [
         row
         for row in rows
-        if row["resource"] == resource and (not flavor or row["flavor"] in {"", flavor})
+        if row.resource == resource and (not flavor or row.flavor in {"", flavor})
     ]

@@ -1,15 +1,16 @@
--- How many more GPUs quotas and queues let in, when they were last read within the hour before a
--- given time; a row per quota and resource. A Kueue resource is `name@flavor`.
+-- Quotas and queues when they were last read within the hour before a given time; a row per quota
+-- and resource. A Kueue resource is `name@flavor`.
 SELECT
     cluster,
     kind,
-    namespace,
+    coalesce(namespace, '') AS namespace,
     name,
     split_part(resource, '@', 1) AS resource,
     split_part(resource, '@', 2) AS flavor,
     parent,
-    nominal - used AS nominal_room,
-    "limit" - used AS limit_room,
+    nominal,
+    used,
+    "limit",
     lending
 FROM quota
 WHERE ts <= $until::TIMESTAMP AND ts > $until::TIMESTAMP - INTERVAL 1 HOUR
