@@ -17,7 +17,7 @@ import msgspec
 from capacity.quota.tree import QuotaNode, QuotaTree
 
 
-class QuotaClaim(msgspec.Struct, frozen=True):
+class QueueClaim(msgspec.Struct, frozen=True):
     """A workload that wants quota of a queue."""
 
     name: str
@@ -26,43 +26,36 @@ class QuotaClaim(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Admit(msgspec.Struct, frozen=True):
-    """Let it in."""
+class AdmissionVerdict(msgspec.Struct, frozen=True):
+    """Whether a claim is let in, perhaps after the eviction of others."""
 
+    admits: bool
     borrows: bool = False
+    victims: tuple[str, ...] = ()
+    """Claims to evict before, by name."""
 
 
-class Refuse(msgspec.Struct, frozen=True):
-    """Not now."""
-
-
-class Preempt(msgspec.Struct, frozen=True):
-    """Evict these claims, by name, and let it in."""
-
-    victims: tuple[str, ...]
-
-
-Verdict = Admit | Refuse | Preempt
+REFUSED = AdmissionVerdict(admits=False)
 
 
 class _Candidate(msgspec.Struct, frozen=True):
     """A claim that may be evicted, and the lowest cohort that it shares with the new claim."""
 
-    claim: QuotaClaim
+    claim: QueueClaim
     cohort: str = ""
     yields_to_borrower: bool = True
 
 
-class Admission:
+class QuotaAdmission:
     """The queues of a tree, and the claims that they hold."""
 
     def __init__(self, nodes: Mapping[str, QuotaNode], *, preempts: bool = True) -> None:
         self._tree, self._preempts = QuotaTree(nodes), preempts
-        self._claims: dict[str, dict[str, tuple[QuotaClaim, float]]] = {name: {} for name in nodes}
+        self._claims: dict[str, dict[str, tuple[QueueClaim, float]]] = {name: {} for name in nodes}
         """By queue and name: a claim and when it was admitted."""
         self._queue_of: dict[str, str] = {}
 
-    def hold(self, claim: QuotaClaim, since_s: float = 0.0) -> None:
+    def hold(self, claim: QueueClaim, since_s: float = 0.0) -> None:
         """Count an admitted claim."""
         self._tree.use(claim.queue, claim.amount)
         self._claims[claim.queue][claim.name] = claim, since_s
@@ -74,14 +67,15 @@ class Admission:
             claim, _ = self._claims[queue].pop(name)
             self._tree.use(queue, -claim.amount)
 
-    def admit(self, claim: QuotaClaim) -> Verdict:
+    def admit(self, claim: QueueClaim) -> AdmissionVerdict:
         """Judge a claim; it is not held by this."""
         if _is_fitting(claim, self._tree, borrow=True):
-            return Admit(not _is_fitting(claim, self._tree, borrow=False))
+            borrows = not _is_fitting(claim, self._tree, borrow=False)
+            return AdmissionVerdict(admits=True, borrows=borrows)
         victims = self._choose_victims(claim) if self._preempts else ()
-        return Preempt(victims) if victims else Refuse()
+        return AdmissionVerdict(admits=True, victims=victims) if victims else REFUSED
 
-    def _choose_victims(self, claim: QuotaClaim) -> tuple[str, ...]:
+    def _choose_victims(self, claim: QueueClaim) -> tuple[str, ...]:
         others = list(self._list_others(claim))
         own = [_Candidate(c) for c in self._sort(claim.queue) if c.priority < claim.priority]
         tree = self._tree
@@ -95,7 +89,7 @@ class Admission:
                 return victims
         return ()
 
-    def _list_others(self, claim: QuotaClaim) -> Iterator[_Candidate]:
+    def _list_others(self, claim: QueueClaim) -> Iterator[_Candidate]:
         """Yield the claims of other queues that use more than their quota, in the order of yield.
 
         The claim has the advantage over those below a cohort in a part of which it would fit.
@@ -113,17 +107,17 @@ class Admission:
             for other in self._sort(*cohorts):
                 yield _Candidate(other, cohorts[other.queue], has_advantage)
 
-    def _sort(self, *queues: str) -> Iterable[QuotaClaim]:
+    def _sort(self, *queues: str) -> Iterable[QueueClaim]:
         """Return what queues hold: the lowest priority first, then what was admitted last."""
         entries = [entry for name in queues for entry in self._claims.get(name, {}).values()]
         entries.sort(key=lambda entry: (entry[0].priority, -entry[1], entry[0].name))
         return (claim for claim, _ in entries)
 
     def _take(
-        self, claim: QuotaClaim, candidates: Iterable[_Candidate], *, borrow: bool
+        self, claim: QueueClaim, candidates: Iterable[_Candidate], *, borrow: bool
     ) -> tuple[str, ...]:
         """Return the candidates that have to leave so that the claim fits; empty = it does not."""
-        trial, evicted = self._tree.copy(), list[QuotaClaim]()
+        trial, evicted = self._tree.copy(), list[QueueClaim]()
         for candidate in candidates:
             other = candidate.claim
             if other.queue != claim.queue and (
@@ -145,7 +139,7 @@ class Admission:
         return tuple(other.name for other in reversed(needed))
 
 
-def _is_fitting(claim: QuotaClaim, tree: QuotaTree, *, borrow: bool) -> bool:
+def _is_fitting(claim: QueueClaim, tree: QuotaTree, *, borrow: bool) -> bool:
     """Return whether a queue may take a claim, within its nominal quota or beyond."""
     within = tree.used[claim.queue] + claim.amount <= tree.nodes[claim.queue].nominal
     return bool((borrow or within) and claim.amount <= tree.room(claim.queue))

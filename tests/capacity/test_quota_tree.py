@@ -8,11 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capacity.quota.admission import Admission, Admit, Preempt, QuotaClaim, Refuse
+from capacity.quota.admission import REFUSED, AdmissionVerdict, QueueClaim, QuotaAdmission
 from capacity.quota.tree import QuotaNode, QuotaTree
-from simulator.cluster.quotas.claims import Admit as SimulatedAdmit
-from simulator.cluster.quotas.claims import Preempt as SimulatedPreempt
-from simulator.cluster.quotas.claims import QuotaClaim as SimulatedClaim
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim
 from simulator.cluster.quotas.cohort import ClusterQueue, Quota
 from simulator.cluster.quotas.kueue import Cohorts
 
@@ -177,7 +175,11 @@ def test_a_claim_fits_as_far_as_the_balances_of_the_tree_hold(
     assert not any(tree.used.values())
 
 
-def hold(admission: Admission, *claims: QuotaClaim) -> Admission:
+def build_eviction(*victims: str) -> AdmissionVerdict:
+    return AdmissionVerdict(admits=True, victims=victims)
+
+
+def hold(admission: QuotaAdmission, *claims: QueueClaim) -> QuotaAdmission:
     for nth, claim in enumerate(claims):
         admission.hold(claim, float(nth))
     return admission
@@ -193,20 +195,20 @@ def test_a_claim_reclaims_from_the_nearest_cohort_in_which_it_would_fit() -> Non
         "a": QuotaNode(0, parent="left"), "b": QuotaNode(0, parent="left"),
         "c": QuotaNode(0, parent="right"), "top": QuotaNode(),
     }  # fmt: skip
-    held = [QuotaClaim("b1", "b", 4), QuotaClaim("c1", "c", 8)]
-    admission = hold(Admission(nodes), *held)
-    assert admission.admit(QuotaClaim("a1", "a", 4)) == Preempt(("c1",))
-    within = hold(Admission(nodes), QuotaClaim("b1", "b", 8), QuotaClaim("c1", "c", 4))
-    assert within.admit(QuotaClaim("a1", "a", 4)) == Refuse()
+    held = [QueueClaim("b1", "b", 4), QueueClaim("c1", "c", 8)]
+    admission = hold(QuotaAdmission(nodes), *held)
+    assert admission.admit(QueueClaim("a1", "a", 4)) == build_eviction("c1")
+    within = hold(QuotaAdmission(nodes), QueueClaim("b1", "b", 8), QueueClaim("c1", "c", 4))
+    assert within.admit(QueueClaim("a1", "a", 4)) == REFUSED
 
 
-@pytest.mark.parametrize(("preempts", "verdict"), [(True, Preempt(("b1",))), (False, Refuse())])
+@pytest.mark.parametrize(("preempts", "verdict"), [(True, build_eviction("b1")), (False, REFUSED)])
 def test_a_claim_reclaims_only_where_its_queue_preempts(preempts: bool, verdict: object) -> None:
     nodes = {"a": QuotaNode(4, parent="R"), "b": QuotaNode(4, parent="R")}
-    admission = hold(Admission(nodes, preempts=preempts), QuotaClaim("b1", "b", 8))
-    assert admission.admit(QuotaClaim("a1", "a", 4)) == verdict
+    admission = hold(QuotaAdmission(nodes, preempts=preempts), QueueClaim("b1", "b", 8))
+    assert admission.admit(QueueClaim("a1", "a", 4)) == verdict
     admission.release("b1")
-    assert admission.admit(QuotaClaim("a1", "a", 5)) == Admit(borrows=True)
+    assert admission.admit(QueueClaim("a1", "a", 5)) == AdmissionVerdict(admits=True, borrows=True)
 
 
 OPEN = (inf, inf)
@@ -225,7 +227,7 @@ def test_flat_cohorts_admit_and_evict_as_the_simulator_s_own_kueue_does(
         return None if limit == inf else int(limit)
 
     named = dict(zip("abc", quotas, strict=True))
-    admission = Admission({name: QuotaNode(*quota, "all") for name, quota in named.items()})
+    admission = QuotaAdmission({name: QuotaNode(*quota, "all") for name, quota in named.items()})
     simulated = Cohorts(
         ClusterQueue(
             name, {"f": {"gpu": Quota(nominal, whole(borrowing), whole(lending))}}, "all",
@@ -235,21 +237,15 @@ def test_flat_cohorts_admit_and_evict_as_the_simulator_s_own_kueue_does(
     )  # fmt: skip
     for nth, (queue, amount, priority) in enumerate(wanted):
         name = f"{queue}{nth:02}"
-        verdict = admission.admit(QuotaClaim(name, queue, amount, priority))
-        other = simulated.admit(SimulatedClaim(name, queue, {"gpu": amount}, priority))
-        if isinstance(verdict, Admit):
-            assert isinstance(other, SimulatedAdmit)
-            assert other.borrows == verdict.borrows
-        elif isinstance(verdict, Preempt):
-            assert isinstance(other, SimulatedPreempt)
-            assert set(verdict.victims) == set(other.victims)
-            for victim in verdict.victims:
-                admission.release(victim)
-                simulated.release(victim)
-        else:
-            assert not isinstance(other, SimulatedAdmit | SimulatedPreempt)
+        verdict = admission.admit(QueueClaim(name, queue, amount, priority))
+        other = simulated.admit(QuotaClaim(name, queue, {"gpu": amount}, priority))
+        assert verdict.admits == isinstance(other, Admit | Preempt)
+        assert verdict.borrows == (isinstance(other, Admit) and other.borrows)
+        assert {*verdict.victims} == {*(other.victims if isinstance(other, Preempt) else ())}
+        for victim in verdict.victims:
+            admission.release(victim)
+            simulated.release(victim)
+        if not verdict.admits:
             continue
-        admission.hold(QuotaClaim(name, queue, amount, priority), float(nth))
-        simulated.hold(
-            SimulatedClaim(name, queue, {"gpu": amount}, priority), {"gpu": "f"}, float(nth)
-        )
+        admission.hold(QueueClaim(name, queue, amount, priority), float(nth))
+        simulated.hold(QuotaClaim(name, queue, {"gpu": amount}, priority), {"gpu": "f"}, float(nth))
