@@ -7,7 +7,7 @@ the tables raises the version (`migrations/shapes.csv` and a test hold this): an
 refuses a home that a newer one extended.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -167,8 +167,9 @@ def migrate_schema(
                 _create_tables(cursor, is_lake=is_lake)
             for number, sql in missing.items():
                 cursor.execute(sql)
-                _add_missing(cursor, is_lake=is_lake)
-                _record_version(cursor, number)
+                if version > 0 or number in {min(missing), max(missing)}:  # a new one has no rows
+                    _add_missing(cursor, is_lake=is_lake)
+            _record_versions(cursor, missing)
         have = _read_columns(cursor)
     if changed := bool(_find_missing(have)):
         with _run_transaction(cursor, files):
@@ -236,11 +237,11 @@ def _create_tables(cursor: duckdb.DuckDBPyConnection, *, is_lake: bool) -> None:
     )
 
 
-def _record_version(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
-    row = (number, datetime.now(UTC), __version__)
+def _record_versions(cursor: duckdb.DuckDBPyConnection, numbers: Iterable[int]) -> None:
     # Literals: binding a parameter imports pandas, which takes half a second at each command.
-    values = ", ".join(map(statements.write_literal, row))
-    cursor.execute(f"INSERT INTO schema_version VALUES ({values})")
+    timestamp, fallow = map(statements.write_literal, (datetime.now(UTC), __version__))
+    values = ", ".join(f"({number:d}, {timestamp}, {fallow})" for number in numbers)
+    cursor.execute(f"INSERT INTO schema_version VALUES {values}")
 
 
 def _read_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
@@ -260,19 +261,20 @@ def _find_missing(have: Mapping[str, set[str]]) -> dict[str, list[tables.Column]
     return {name: columns for name, columns in wanted.items() if columns}
 
 
-def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Rename columns that an older Fallow created (`fallow/renamed.csv`)."""
+def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    """Rename columns that an older Fallow created (`fallow/renamed.csv`); return all columns."""
     have = _read_columns(cursor)
     for old, new in read_renames("column").items():
         table, old_name = old.split(".")
         new_name = new.split(".")[1]
         if old_name in have.get(table, ()) and new_name not in have[table]:
             cursor.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{old_name}" TO "{new_name}"')
+            have[table] = (have[table] - {old_name}) | {new_name}
+    return have
 
 
 def _add_missing(cursor: duckdb.DuckDBPyConnection, *, is_lake: bool) -> None:
-    _rename_columns(cursor)
-    missing = _find_missing(_read_columns(cursor))
+    missing = _find_missing(_rename_columns(cursor))
     for table, columns in missing.items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
         if len(columns) < len(tables.list_columns(table)):

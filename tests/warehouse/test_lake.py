@@ -89,8 +89,9 @@ def test_refuse(settings: Settings) -> None:
         wh.query("DELETE FROM sample")
 
 
+@pytest.mark.parametrize("makes", ["all", "those of a query"])
 def test_views_that_another_reader_makes_meanwhile_are_seen(
-    settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch, makes: str
 ) -> None:
     """Its transaction began before them: it begins anew instead of failing."""
     sample, scrapes = ViewSchemas._state, []
@@ -101,7 +102,10 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
         state = sample(self, cursor)
         scrapes.append(state)
         if len(scrapes) == 1:
-            self.ready()
+            if makes == "all":
+                self.ready()
+            else:
+                warehouse.query("FROM node")
         return state
 
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
@@ -117,6 +121,7 @@ def test_a_table_that_never_had_a_row_is_planned_without_it_until_it_has_one(
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         bare = wh.query("FROM sample")
         assert bare.num_rows == 0
+        wh._views.ready()
         with wh.snapshot() as cursor:
             wh._views.use(cursor)
             assert "EMPTY_RESULT" in str(cursor.execute(plan).fetchall())

@@ -2,7 +2,8 @@
 
 The views are in the engine's own memory, one schema of them per tier state and places that are
 away. So every reader of a process shares them, and after a move between tiers, or when a store is
-lost or found again, readers use another schema.
+lost or found again, readers use another schema. To create all views takes 0.15 s: readers that name
+their tables share a schema with those that were named so far.
 """
 
 import threading
@@ -24,6 +25,8 @@ _MOVES = {"watermark", "cold_file"}
 
 _STATE = read_text("warehouse.views", "state.sql")
 _BARE = read_text("warehouse.views", "bare.sql")
+_Key = tuple[TierState, frozenset[str], frozenset[str]]
+"""What views follow from: the tier state, the places that are away, the clusters."""
 
 
 class ViewSchemas:
@@ -43,7 +46,10 @@ class ViewSchemas:
         self._direct_data, self._can_archive = direct_data, can_archive
         self._direct = DirectViews(connection, direct_data)
         self._lock = threading.Lock()
-        self._schema_by_state: dict[tuple[TierState, frozenset[str], frozenset[str]], str] = {}
+        self._whole: dict[_Key, str] = {}
+        """The schemas of all views, by what these follow from."""
+        self._part: dict[_Key, tuple[str, frozenset[str]]] = {}
+        """The schemas of views that readers named so far, and the names."""
         self._by_snapshot: tuple[int, TierState, frozenset[str]] | None = None
         self.reach = ColdReach()
         self.count = 0
@@ -70,19 +76,22 @@ class ViewSchemas:
         if not clusters and self._direct.begin(cursor, names):
             return frozenset()
         while True:
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            state, away = self._state(cursor)
-            with self._lock:
-                name = self._schema_by_state.get((state, away, clusters))
             # A transaction does not see views that were created after it began, by this or another
             # reader.
-            if name is not None and _enter_schema(cursor, name):
+            with self._lock:
+                part = dict(self._part)
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            state, away = self._state(cursor)
+            key = (state, away, clusters)
+            if self._enter_whole(cursor, key):
+                return away
+            schema, there = part.get(key, ("", frozenset[str]()))
+            if names and names <= there:
+                cursor.execute(f"USE memory.{schema}")
                 return away
             cursor.rollback()
             with self._lock:
-                if (state, away, clusters) not in self._schema_by_state:
-                    name = self._make(state, away, clusters)
-                    self._schema_by_state[(state, away, clusters)] = name
+                self._make(key, names)
 
     def use(
         self, cursor: duckdb.DuckDBPyConnection, clusters: frozenset[str] = frozenset()
@@ -93,9 +102,7 @@ class ViewSchemas:
         (`ready` creates them, outside of it).
         """
         state, away = self._state(cursor)
-        with self._lock:
-            name = self._schema_by_state.get((state, away, clusters))
-        return away if name is not None and _enter_schema(cursor, name) else None
+        return away if self._enter_whole(cursor, (state, away, clusters)) else None
 
     def ready(self, clusters: frozenset[str] = frozenset()) -> None:
         """Create the views of the current state, for transactions that begin from now on."""
@@ -137,33 +144,48 @@ class ViewSchemas:
         self._by_snapshot = (snapshot, state, places)
         return state, self.reach.list_away(places)
 
-    def _make(self, state: TierState, away: frozenset[str], clusters: frozenset[str]) -> str:
-        name = f"nouns_{len(self._schema_by_state)}"
+    def _enter_whole(self, cursor: duckdb.DuckDBPyConnection, key: _Key) -> bool:
+        """Let unqualified names be all views, where the cursor's transaction sees them."""
+        with self._lock:
+            schema = self._whole.get(key)
+        try:
+            if schema is not None:
+                cursor.execute(f"USE memory.{schema}")
+        except duckdb.CatalogException:
+            return False
+        return schema is not None
+
+    def _make(self, key: _Key, names: frozenset[str]) -> None:
+        """Create the views of these names that are not there yet, or all; the lock is held."""
+        if key in self._whole:
+            return
+        new = f"nouns_{len(self._whole) + len(self._part)}"
+        schema, there = (
+            self._part.get(key, (new, frozenset[str]())) if names else (new, frozenset())
+        )
+        wanted = names or frozenset((*tables.list_table_names(), *INTERNAL_TABLES))
+        state, away, clusters = key
         cursor = self._connection.cursor()
         try:
             cursor.begin()  # one catalog query for all of them
-            cursor.execute(f"CREATE SCHEMA memory.{name}")
-            for statement in create_markers(state, away, f"memory.{name}"):
-                cursor.execute(statement)
-            for noun in (*tables.list_table_names(), *INTERNAL_TABLES):
+            if not there:
+                cursor.execute(f"CREATE SCHEMA memory.{schema}")
+                for statement in create_markers(state, away, f"memory.{schema}"):
+                    cursor.execute(statement)
+            for noun in sorted(wanted - there):
                 listed = define_view(
                     noun,
                     state,
                     away,
-                    f"memory.{name}",
+                    f"memory.{schema}",
                     for_writer=not self._can_archive,
                     clusters=clusters,
                 )
-                cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
+                cursor.execute(f'CREATE VIEW memory.{schema}."{noun}" AS {listed}')
             cursor.commit()
         finally:
             cursor.close()
-        return name
-
-
-def _enter_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
-    try:
-        cursor.execute(f"USE memory.{name}")
-    except duckdb.CatalogException:
-        return False
-    return True
+        if names:
+            self._part[key] = (schema, there | wanted)
+        else:
+            self._whole[key] = schema
