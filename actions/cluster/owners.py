@@ -14,9 +14,10 @@ from actions.cluster.objects import (
     group,
     to_target,
 )
-from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
+from actions.cluster.owner_chains import OwnerChainReader
 from actions.reclaim.kinds import is_known
 from fallow.action_models import Target
+from fallow.kube.owner_chains import UnknownOwner
 from fallow.kube.owner_links import get_row_kind, read_owner_links
 from fallow.protocols import ClusterReader
 

@@ -29,11 +29,11 @@ from actions.cluster.objects import (
     to_target,
 )
 from actions.cluster.owner_chains import OwnerChainReader
-from actions.cluster.owner_chains import UnknownOwner as NoOwner
 from actions.cluster.workload_pods import count_requested_gpus
 from actions.recommend import recommend
 from fallow.action_models import Facts, PodRef
 from fallow.errors import FallowError
+from fallow.kube.owner_chains import UnknownOwner
 from fallow.kube.owner_links import get_row_kind
 from fallow.models import UNRESOLVED
 from fallow.protocols import ClusterReader
@@ -170,7 +170,7 @@ def _find_top(pods: Sequence[Object], reader: _Reader) -> Object:
     tops: dict[str, Object] = {}
     for pod in pods:
         chain = reader.climber.chain(pod)
-        if isinstance(chain, NoOwner):
+        if isinstance(chain, UnknownOwner):
             raise _UnknownIdentity(chain.reason)
         tops[get_uid(chain[-1])] = chain[-1]
     if len(tops) != 1:

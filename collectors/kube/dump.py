@@ -25,7 +25,6 @@ from collectors.kube.owners import (
     find_by_labels,
     find_by_template_hash,
     find_controller,
-    split_api_version,
 )
 from collectors.kube.pending_workloads import (
     VOLCANO_JOB,
@@ -44,6 +43,7 @@ from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
 from fallow.input_files import UTF_16
 from fallow.kube.api_objects import ApiObject
+from fallow.kube.owner_chains import split_api_version
 from fallow.rejections import Rejection, build_batch
 from fallow.tables import Batch
 

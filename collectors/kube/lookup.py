@@ -2,13 +2,14 @@
 
 import msgspec
 
-from collectors.kube.owners import AbsentOwnerError, UnknownOwnerError
+from collectors.kube.owners import AbsentOwnerError
 from collectors.kube.polls import Polls
 from collectors.kube.readable import PageDecoder, read_object
 from collectors.kube.shapes import Meta, Partial
 from fallow.kube.api import ApiConnection, ApiError
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
+from fallow.kube.owner_chains import UnknownOwnerError
 
 _SINGLE_READ = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _NOT_FOUND = 404

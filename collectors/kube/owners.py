@@ -1,9 +1,4 @@
-"""Resolve a pod to the topmost owner that controls it.
-
-Each object's one controller reference is followed; links that are no references are in
-`fallow/kube/owner_links.csv`. An object that cannot be read (forbidden, deleted) makes the owner
-unknown. The object below it is never used instead, because its controller would undo a stop.
-"""
+"""Resolve a pod to the topmost owner that controls it, from metadata or from its labels."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,17 +6,11 @@ from typing import Protocol
 import msgspec
 
 from collectors.kube.shapes import Meta, OwnerRef
+from fallow.kube.owner_chains import ChainObject, Controller, OwnerChains, UnknownOwner
 from fallow.kube.owner_links import get_row_kind, read_owner_links
 from fallow.protections import select_protections
 
-MAX_DEPTH = 10
-"""Links followed before a chain counts as unresolvable."""
-
 HASH_LABEL = "pod-template-hash"
-
-
-class UnknownOwnerError(Exception):
-    """An owner could not be read."""
 
 
 class AbsentOwnerError(Exception):
@@ -41,7 +30,7 @@ class TopOwner(msgspec.Struct, frozen=True):
 class Lookup(Protocol):
     """The source of an object's metadata.
 
-    Raises Unknown where reading is not permitted, Absent where the object does not exist.
+    Raises UnknownOwnerError where reading is not permitted, Absent where it does not exist.
     """
 
     def __call__(self, group: str, kind: str, namespace: str, name: str, version: str) -> Meta:
@@ -54,86 +43,44 @@ class Owners:
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._above: dict[tuple[str, str, str, str], TopOwner | None] = {}
+        self._chains = OwnerChains(self._find)
 
     def top(self, pod: Meta) -> TopOwner | None:
         """Return the topmost owner of a pod, the pod itself where it has none, or None."""
-        own = TopOwner("Pod", pod.name, pod.uid)
-        try:
-            owner = self._climb(pod, own, 0)
-            if owner.kind not in {j.kind for j in read_owner_links()}:
-                owner = self._jump(pod, owner)
-        except UnknownOwnerError:
+        marks = pod.labels or {}, pod.annotations or {}
+        chain = self._chains.chain(_build_link("", "Pod", pod, {}), marks)
+        if isinstance(chain, UnknownOwner):
             return None
-        return owner
+        top = chain[-1]
+        protections = [owner.body for owner in chain[1:] if owner.body]
+        return TopOwner(
+            get_row_kind(top.group, top.kind),
+            top.name,
+            top.uid or None,
+            select_protections(*protections) if protections else {},
+        )
 
-    def _climb(self, meta: Meta, own_top: TopOwner, depth: int) -> TopOwner:
-        if depth > MAX_DEPTH:
-            raise UnknownOwnerError
-        ref = find_controller(meta)
-        if ref is None:
-            return own_top
-        group, version = split_api_version(ref.api_version)
-        key = (group, ref.kind, meta.namespace, ref.uid or ref.name)
-        if key not in self._above:
-            self._above[key] = self._resolve(ref, group, version, meta.namespace, depth)
-        owner = self._above[key]
-        if owner is None:
-            raise UnknownOwnerError
-        return owner
-
-    def _resolve(
-        self, ref: OwnerRef, group: str, version: str, namespace: str, depth: int
-    ) -> TopOwner | None:
-        if (group, ref.kind) == ("", "Node"):  # a static pod of the kubelet: it has no owner
-            return TopOwner("Node", ref.name, ref.uid)
+    def _find(
+        self, group: str, kind: str, namespace: str, name: str, version: str
+    ) -> ChainObject | None:
+        if (group, kind) == ("", "Node"):  # a static pod of the kubelet: it has no owner
+            return ChainObject("", kind, "", name, "", None)
         try:
-            meta = self._lookup(group, ref.kind, namespace, ref.name, version)
-            if ref.uid and meta.uid and ref.uid != meta.uid:  # another object with that name
-                return None
-            protections = meta.protections
-            own_top = TopOwner(get_row_kind(group, ref.kind), ref.name, meta.uid or ref.uid)
-            owner = self._climb(meta, own_top, depth + 1)
-            return _add_protections(owner, protections)
-        except (UnknownOwnerError, AbsentOwnerError):
+            meta = self._lookup(group, kind, namespace, name, version)
+        except AbsentOwnerError:
             return None
-
-    def _jump(self, pod: Meta, owner: TopOwner) -> TopOwner:
-        for jump in read_owner_links():
-            name = jump.end(pod.labels or {}, pod.annotations or {})
-            if name is None:
-                continue
-            if not jump.group:
-                return TopOwner(jump.kind, name, None)
-            try:
-                meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
-            except AbsentOwnerError:  # a label is only a hint: the chain of references wins
-                continue
-            protections = select_protections(owner.protections, meta.protections)
-            return _add_protections(
-                self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections
-            )
-        return owner
+        return _build_link(group, kind, meta, meta.protections)
 
 
-def _add_protections(top: TopOwner, protections: dict[str, str]) -> TopOwner:
-    """Return the topmost owner with the protections of an owner below it added."""
-    if not protections:
-        return top
-    return msgspec.structs.replace(
-        top, protections=select_protections(top.protections, protections)
-    )
+def _build_link(group: str, kind: str, meta: Meta, protections: dict[str, str]) -> ChainObject:
+    ref = find_controller(meta)
+    controller = Controller(ref.api_version, ref.kind, ref.name, ref.uid) if ref else None
+    return ChainObject(group, kind, meta.namespace, meta.name, meta.uid, controller, protections)
 
 
 def find_controller(meta: Meta) -> OwnerRef | None:
     """Return the one owner that controls an object."""
     return next((r for r in meta.owner_references or () if r.controller), None)
-
-
-def split_api_version(api_version: str) -> tuple[str, str]:
-    """Return group and version of `apps/v1`; the core group is empty."""
-    group, _, version = api_version.rpartition("/")
-    return group, version
 
 
 def find_by_template_hash(pod: Meta) -> TopOwner | None:

@@ -14,10 +14,11 @@ import msgspec
 from collectors.inventory import build_each
 from collectors.kube.conditions import ObjectState, judge_group, judge_workload
 from collectors.kube.flavors import describe_flavors, read_assigned
-from collectors.kube.owners import find_controller, split_api_version
+from collectors.kube.owners import find_controller
 from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import find_queued
 from collectors.kube.shapes import CustomObject, Meta, Pod
+from fallow.kube.owner_chains import split_api_version
 from fallow.kube.values import get_map, list_maps, parse_number
 from fallow.models import UNRESOLVED
 from fallow.rejections import Rejection

@@ -10,11 +10,11 @@ from collectors.kube.owners import (
     AbsentOwnerError,
     Owners,
     TopOwner,
-    UnknownOwnerError,
     find_by_labels,
     find_by_template_hash,
 )
 from collectors.kube.shapes import Meta, Partial
+from fallow.kube.owner_chains import UnknownOwnerError
 from tests.kube.objects import Object, as_pod, meta, pod
 
 RS = ("apps/v1", "ReplicaSet/web-abc")
