@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from simulator.kube import fields, representations, scale
+from simulator.kube import representations, scale
 from simulator.kube.access import Access, AccessReview
 from simulator.kube.deletion import DeleteOptions, parse_options
 from simulator.kube.discovery import REVIEWS
@@ -19,13 +19,10 @@ from simulator.kube.request import (
     ApiResponse,
     is_dry_run,
     read_body_options,
-    read_validation,
 )
 from simulator.kube.status import (
-    InvalidField,
     StatusError,
     build_bad_request,
-    build_invalid,
     build_no_such_path,
     build_not_found,
     build_success,
@@ -39,7 +36,6 @@ PATCHES: dict[str, How] = {
     "application/json-patch+json": "json",
     "application/strategic-merge-patch+json": "strategic",
 }
-APPLY = "application/apply-patch+yaml"
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 REVIEW_PATH = "/".join(("", "apis", *REVIEWS[:3]))
 _READ = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -98,10 +94,7 @@ class ApiHandler:
             raise build_no_such_path()
 
     def _render(self, request: ApiRequest, target: RequestTarget, item: Object) -> Object:
-        form = request.form
-        if item.get("kind") == "Scale" and form == representations.TABLE:
-            form = representations.WHOLE
-        return representations.convert_to_form(target, item, form, self._store.now())
+        return representations.convert_to_form(target, item, request.form)
 
     def _list(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         token = bool(request.query.get("continue"))
@@ -113,9 +106,8 @@ class ApiHandler:
             expired=token and self._faults.take_expired_token(),
             fresh=self._faults.fresh_tokens,
         )
-        form, now = request.form, self._store.now()
         return ApiResponse(
-            representations.list_in_form(target, page.objects, page.metadata(), form, now)
+            representations.list_in_form(target, page.objects, page.metadata(), request.form)
         )
 
     def _get(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
@@ -143,11 +135,9 @@ class ApiHandler:
             _find_stored(kind, item),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=read_validation(request.query),
+            strict=request.strict,
         )
-        return ApiResponse(
-            self._render(request, target, created), 201, _list_warnings(request, kind, item)
-        )
+        return ApiResponse(self._render(request, target, created), 201)
 
     def _act(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         body = _build_object(request.decoded() or {})
@@ -178,27 +168,21 @@ class ApiHandler:
             subresource=cast("Subresource", target.subresource),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=read_validation(request.query),
+            strict=request.strict,
         )
-        return ApiResponse(
-            self._render(request, target, new), 200, _list_warnings(request, kind, item)
-        )
+        return ApiResponse(self._render(request, target, new))
 
     def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
         self._check_part(kind, target.subresource)
-        if request.media == APPLY:
-            return self._apply(request, target)
         how = PATCHES.get(request.media)
         if how is None:
             legal = [p for p in PATCHES if not kind.custom or PATCHES[p] != "strategic"]
             message = (
                 "the body of the request was in an unknown format - accepted media types include: "
-                f"{', '.join([*legal, APPLY])}"
+                f"{', '.join(legal)}"
             )
             raise StatusError(415, "UnsupportedMediaType", message, {})
-        if request.query.get("force"):
-            raise _build_bad_option("force", "Forbidden: may not be specified for non-apply patch")
         try:
             body = msgspec.json.decode(request.body)
         except msgspec.DecodeError as error:
@@ -212,33 +196,9 @@ class ApiHandler:
             subresource=cast("Subresource", target.subresource),
             manager=request.manager,
             dry_run=is_dry_run(request.query),
-            validation=read_validation(request.query),
+            strict=request.strict,
         )
-        ignored = _list_warnings(request, kind, body) if isinstance(body, dict) else []
-        return ApiResponse(self._render(request, target, new), 200, ignored)
-
-    def _apply(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        """Apply server-side: an object that does not exist is created."""
-        kind, body = target.kind, _build_object(request.decoded())
-        if target.subresource not in {"", "status"}:
-            raise build_no_such_path()
-        if not request.query.get("fieldManager"):
-            raise _build_bad_option("fieldManager", "Required value: is required for apply patch")
-        _check_same_kind(target, body)
-        _check_same(body.get("metadata") or {}, "name", target.name, "URL")
-        new, is_new = self._store.apply(
-            kind.key,
-            target.name,
-            target.namespace,
-            _find_stored(kind, body),
-            manager=request.manager,
-            force=request.query.get("force") in {"true", "1"},
-            subresource=cast("Subresource", target.subresource),
-            dry_run=is_dry_run(request.query),
-            validation=read_validation(request.query),
-        )
-        warnings = _list_warnings(request, kind, body)
-        return ApiResponse(self._render(request, target, new), 201 if is_new else 200, warnings)
+        return ApiResponse(self._render(request, target, new))
 
     def _delete(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind, how = target.kind, _parse_deletion_options(request, target.kind)
@@ -259,11 +219,7 @@ class ApiHandler:
         for item in page.objects:
             meta = item["metadata"]
             self._store.end(target.kind.key, meta["name"], meta.get("namespace", ""), how)
-        return ApiResponse(
-            representations.list_in_form(
-                target, page.objects, page.metadata(), "", self._store.now()
-            )
-        )
+        return ApiResponse(representations.list_in_form(target, page.objects, page.metadata(), ""))
 
 
 def _parse_deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:
@@ -277,10 +233,6 @@ def _parse_deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions
     ):  # of batch/v1 only: its pods stay without an owner
         return msgspec.structs.replace(how, propagation="Orphan")
     return how
-
-
-def _build_bad_option(field: str, why: str) -> StatusError:
-    return build_invalid("meta.k8s.io", "PatchOptions", "", [InvalidField(field, why)])
 
 
 def _build_object(body: Any) -> Object:
@@ -319,9 +271,3 @@ def _add_taints(item: Object) -> Object:
     if all(t.get("key") != NOT_READY["key"] for t in taints):
         taints.append(NOT_READY)
     return {**item, "spec": {**spec, "taints": taints}}
-
-
-def _list_warnings(request: ApiRequest, kind: ApiKind, item: Object) -> list[str]:
-    if read_validation(request.query) != "Warn":
-        return []
-    return [f'unknown field "{f}"' for f in fields.list_unknown_fields(kind, item)]

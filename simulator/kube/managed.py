@@ -5,7 +5,7 @@ an item of a list that is merged by keys, with `.` for the item itself. Any othe
 and all lists of custom kinds are one field.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -56,44 +56,22 @@ def record_manager(
     entries: list[Object] = []
     own_fields: Fields = {}
     for entry in old.get("metadata", {}).get("managedFields") or ():
-        if _build_key(entry) == (manager, "Update", subresource):
+        if (entry["manager"], entry.get("subresource", "")) == (manager, subresource):
             own_fields = drop_leaves(entry["fieldsV1"], removed_paths)
         elif left := drop_leaves(entry["fieldsV1"], [*put, *removed_paths]):
             entries.append(entry if left is entry["fieldsV1"] else {**entry, "fieldsV1": left})
     own_fields = union(own_fields, put)
     if own_fields:
-        entries.append(
-            build_entry(
-                manager,
-                "Update",
-                own_fields,
-                subresource=subresource,
-                api_version=api_version,
-                time=time,
-            )
-        )
+        entry = {
+            "manager": manager,
+            "operation": "Update",
+            "apiVersion": api_version,
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": own_fields,
+        }
+        entries.append({**entry, "subresource": subresource} if subresource else entry)
     return entries
-
-
-def build_entry(
-    manager: str,
-    operation: str,
-    fields: Fields,
-    *,
-    subresource: str,
-    api_version: str,
-    time: str,
-) -> Object:
-    """Return one entry of `managedFields`."""
-    entry = {
-        "manager": manager,
-        "operation": operation,
-        "apiVersion": api_version,
-        "time": time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-    return {**entry, "subresource": subresource} if subresource else entry
 
 
 def list_paths(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
@@ -103,13 +81,6 @@ def list_paths(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
             yield from list_paths(inner, (*head, key))
         else:
             yield (*head, key)
-
-
-def list_leaves(item: Mapping[str, Any], *, custom: bool) -> list[Path]:
-    """Return the leaves of an object that managers own."""
-    changes = _Changes(custom)
-    changes.compare({}, _find_own(item))
-    return changes.put
 
 
 def has_leaf(fields: Mapping[str, Any], path: Path) -> bool:
@@ -133,76 +104,12 @@ def union(fields: Fields, more: Sequence[Path]) -> Fields:
     return _nest(sorted({*list_paths(fields), *more})) if more else fields
 
 
-def get_value(item: Any, path: Path) -> Any:
-    """Return the value at a leaf, None for no value."""
-    for part in path:
-        if part == _ITEM:
-            return item
-        if part.startswith("k:"):
-            keys = msgspec.json.decode(part[2:])
-            item = next((i for i in item or () if _index_by_keys(i, tuple(keys)) == keys), None)
-        elif isinstance(item, Mapping):
-            item = item.get(part[2:])
-        else:
-            return None
-    return item
-
-
-def remove_leaf(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path = ()) -> Any:
-    """Return an object without what lies at a leaf; empty maps on the way go too.
-
-    `drop_item` says whether an item of a list, by its path, may go as a whole.
-    """
-    part, rest = path[0], path[1:]
-    if part.startswith("k:") and isinstance(item, list):
-        keys = msgspec.json.decode(part[2:])
-        out = []
-        for entry in item:
-            if _index_by_keys(entry, tuple(keys)) != keys:
-                out.append(entry)
-            elif rest == (_ITEM,):
-                out += [] if drop_item((*head, part)) else [entry]
-            else:
-                out.append(remove_leaf(entry, rest, drop_item, (*head, part)))
-        return out
-    name = part[2:]
-    if not isinstance(item, Mapping) or name not in item:
-        return item
-    out_map = dict(item)
-    if not rest:
-        del out_map[name]
-        return out_map
-    inner = remove_leaf(item[name], rest, drop_item, (*head, part))
-    if inner in ({}, []):
-        del out_map[name]
-    else:
-        out_map[name] = inner
-    return out_map
-
-
 def find_item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
     """Return the keys that distinguish the items of a list; None = the list is one field."""
     keys = None if custom else LIST_KEYS.get(name)
     if keys is None or not isinstance(value, list) or not value:
         return None
     return keys if all(isinstance(i, Mapping) and keys[0] in i for i in value) else None
-
-
-def format_path(path: Path) -> str:
-    """Return a leaf's path as the server writes it: `.spec.containers[name="main"].image`."""
-    out = ""
-    for part in path:
-        if part.startswith("k:"):
-            keys = msgspec.json.decode(part[2:])
-            keys_text = ",".join(f"{k}={msgspec.json.encode(v).decode()}" for k, v in keys.items())
-            out += f"[{keys_text}]"
-        elif part != _ITEM:
-            out += f".{part[2:]}"
-    return out
-
-
-def _build_key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["manager"], entry["operation"], entry.get("subresource", "")
 
 
 def _find_own(item: Mapping[str, Any]) -> Object:

@@ -1,4 +1,4 @@
-"""List objects: selectors, pages with continue tokens, and required versions."""
+"""List objects: selectors, and pages with continue tokens."""
 
 import base64
 from bisect import bisect_left, bisect_right
@@ -12,10 +12,8 @@ from simulator.kube.kinds import ApiKind
 from simulator.kube.selectors import parse_field_selector, parse_label_selector
 from simulator.kube.status import (
     GONE_LIST,
-    InvalidField,
     StatusError,
     build_bad_request,
-    build_invalid,
 )
 from simulator.kube.store import ObjectStore
 
@@ -66,8 +64,7 @@ def list_page(
     """Return one page of a kind; `expired` treats the token as too old, `fresh` offers another.
 
     Raises:
-        ApiError: 400 bad query, 410 token or version too old, 422 options that exclude each other,
-            504 a version that is not there yet.
+        ApiError: 400 bad query, 410 the token is too old, 504 a version that is not there yet.
     """
     tests = [
         parse_label_selector(query.get("labelSelector")),
@@ -120,10 +117,7 @@ def _parse_token(text: str | None) -> Token | None:
 
 
 def _parse_version(store: ObjectStore, query: Mapping[str, str], token: Token | None) -> int:
-    match = query.get("resourceVersionMatch", "")
     wanted_version = _parse_number(query, "resourceVersion")
-    if match:
-        _check_match(match, wanted_version, token)
     if token is not None:
         return store.version if token.rv == _INCONSISTENT else token.rv
     if wanted_version > store.version:
@@ -131,30 +125,7 @@ def _parse_version(store: ObjectStore, query: Mapping[str, str], token: Token | 
         causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
         details = {"causes": causes, "retryAfterSeconds": 1}
         raise StatusError(504, "Timeout", message, details, retry_after=1)
-    if match != "Exact":
-        return store.version
-    if wanted_version < store.history.forgotten:
-        raise StatusError(
-            410,
-            "Expired",
-            f"The resourceVersion for the provided list is too old: {wanted_version}",
-        )
-    return wanted_version
-
-
-def _check_match(match: str, version: int, token: Token | None) -> None:
-    field = "resourceVersionMatch"
-    if match not in {"Exact", "NotOlderThan"}:
-        message = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
-    elif token is not None:
-        message = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-    elif not version and match == "Exact":
-        message = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-    else:
-        return
-    raise build_invalid(
-        "meta.k8s.io", "ListOptions", "", [InvalidField(field, message, "FieldValueForbidden")]
-    )
+    return store.version
 
 
 def _parse_number(query: Mapping[str, str], field: str) -> int:

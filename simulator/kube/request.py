@@ -1,14 +1,12 @@
 """Parse one request, and the options that all writes share."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import yaml
 
 from simulator.kube import representations
 from simulator.kube.status import InvalidField, StatusError, build_bad_request, build_invalid
-from simulator.kube.store import Validation
 
 
 class ApiRequest(msgspec.Struct):
@@ -28,6 +26,11 @@ class ApiRequest(msgspec.Struct):
         return self.query.get("fieldManager") or agent or "unknown"
 
     @property
+    def strict(self) -> bool:
+        """Whether unknown fields are refused; else they are dropped."""
+        return self.query.get("fieldValidation") == "Strict"
+
+    @property
     def form(self) -> str:
         """The requested form."""
         return representations.find_requested_form(self.headers.get("accept", ""))
@@ -44,22 +47,19 @@ class ApiRequest(msgspec.Struct):
             ApiError: 400 it is not what it says to be, 415 it says to be something else.
         """
         try:
-            if "yaml" in self.media:
-                return yaml.safe_load(self.body)
             if "json" not in self.media and self.media not in {"*/*", ""}:
                 message = f"the body of the request was in an unknown format: {self.media}"
                 raise StatusError(415, "UnsupportedMediaType", message, {})
             return msgspec.json.decode(self.body) if self.body else None
-        except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise build_bad_request(f"the object provided is unrecognized: {error}") from error
 
 
 class ApiResponse(msgspec.Struct):
-    """A code and a body, and warnings about what was ignored."""
+    """A code and a body."""
 
     body: Any
     code: int = 200
-    warnings: list[str] = []
 
 
 def is_dry_run(query: Mapping[str, str]) -> bool:
@@ -82,17 +82,3 @@ def read_body_options(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the options of a body as a query would carry them."""
     dry_run_values = body.get("dryRun") or []
     return {"dryRun": dry_run_values[0]} if dry_run_values else {}
-
-
-def read_validation(query: Mapping[str, str]) -> Validation:
-    """Return what to do with unknown fields.
-
-    Raises:
-        ApiError: 422 an unknown value.
-    """
-    value = query.get("fieldValidation") or "Warn"
-    if value not in {"Ignore", "Warn", "Strict"}:
-        message = f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"'
-        wrong = InvalidField("fieldValidation", message, "FieldValueNotSupported")
-        raise build_invalid("meta.k8s.io", "Options", "", [wrong])
-    return cast("Validation", value)

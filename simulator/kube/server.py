@@ -214,7 +214,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         headers = {k.lower(): v for k, v in self.headers.items()}
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        body = self._body(headers)
+        body = self.rfile.read(int(headers.get("content-length") or 0))
         request = ApiRequest(self.command, parts.path.rstrip("/"), query, headers, body)
         watches = query.get("watch") in {"true", "1"}
         try:
@@ -230,18 +230,6 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001  (a server answers; it does not die)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
             self._refuse(StatusError(500, "InternalError", message, {}))
-
-    def _body(self, headers: dict[str, str]) -> bytes:
-        """Read the body; `kubectl create --raw` sends one without a length."""
-        if headers.get("transfer-encoding", "").lower() != "chunked":
-            return self.rfile.read(int(headers.get("content-length") or 0))
-        pieces = []
-        while size := int(self.rfile.readline().partition(b";")[0] or b"0", 16):
-            pieces.append(self.rfile.read(size))
-            self.rfile.readline()
-        while self.rfile.readline().strip():  # trailers
-            pass
-        return b"".join(pieces)
 
     def _dispatch(self, request: ApiRequest) -> None:
         owner = self._owner
@@ -343,7 +331,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
                 continue
             body = event["object"]
             if event["type"] not in {"ERROR", "BOOKMARK"}:
-                body = representations.convert_to_form(about, body, form, owner.store.now())
+                body = representations.convert_to_form(about, body, form)
             self._chunk(msgspec.json.encode({"type": event["type"], "object": body}) + b"\n")
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
@@ -364,12 +352,7 @@ class ApiRequestHandler(BaseHTTPRequestHandler):
         self._send(msgspec.json.encode(error.body()), error.code, more)
 
     def _say(self, answer: ApiResponse) -> None:
-        headers = {
-            "Warning": ", ".join(
-                f"299 - {msgspec.json.encode(w).decode()}" for w in answer.warnings
-            )
-        }
-        self._send(msgspec.json.encode(answer.body), answer.code, headers)
+        self._send(msgspec.json.encode(answer.body), answer.code, {})
 
     def _send(self, data: bytes, code: int, headers: dict[str, str]) -> None:
         packed = len(data) >= GZIP_FROM and "gzip" in (self.headers.get("Accept-Encoding") or "")

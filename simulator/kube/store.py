@@ -20,7 +20,6 @@ from simulator.kube import (
     rules,
     scale,
     server_metadata,
-    server_side_apply,
 )
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.history import ChangeHistory, StoreChange, Type
@@ -42,9 +41,7 @@ from simulator.kube.webhooks import Webhook
 
 Object = dict[str, Any]
 Subresource = Literal["", "status", "scale", "resize"]
-Validation = Literal["Ignore", "Warn", "Strict"]
 Changes = list[StoreChange]
-Entries = list[Object]
 
 CRD = "CustomResourceDefinition"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -151,8 +148,7 @@ class ObjectStore:
         *,
         manager: str = "",
         dry_run: bool = False,
-        validation: Validation = "Warn",
-        owned: Entries | None = None,
+        strict: bool = False,
     ) -> Object:
         """Store a new object and return it as the server completed it.
 
@@ -161,7 +157,7 @@ class ObjectStore:
         """
         kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
-            if validation == "Strict":
+            if strict:
                 fields.refuse(kind_served, new, patch=False)
             new = fields.prune(kind_served, new)
             new["metadata"] = dict(new.get("metadata") or {})
@@ -179,7 +175,7 @@ class ObjectStore:
             self._refuse(kind_served, name, rules.find_invalid_fields(kind_served, new))
             self._call_webhook(kind_served, new, None)
             admission.check_quota(self, kind_served, new, dry_run=dry_run)
-            new = self._managed(kind_served, {}, new, manager, "", owned=owned)
+            new = self._managed(kind_served, {}, new, manager, "")
             return new if dry_run else self._commit(kind_served, key, "ADDED", new, None)
 
     def patch(
@@ -193,7 +189,7 @@ class ObjectStore:
         subresource: Subresource = "",
         manager: str = "",
         dry_run: bool = False,
-        validation: Validation = "Warn",
+        strict: bool = False,
     ) -> Object:
         """Change an object and return it; a patch that changes nothing keeps the version.
 
@@ -216,68 +212,9 @@ class ObjectStore:
             if uid != old["metadata"]["uid"]:
                 wrong = InvalidField("metadata.uid", f'Invalid value: "{uid}": field is immutable')
                 raise build_invalid(kind_served.group, kind_served.kind, name, [wrong])
-            if validation == "Strict" and subresource != "scale":
+            if strict and subresource != "scale":
                 fields.refuse(kind_served, new, patch=True)
             return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
-
-    def apply(
-        self,
-        kind: str,
-        name: str,
-        namespace: str,
-        wanted: Object,
-        *,
-        manager: str,
-        force: bool = False,
-        subresource: Subresource = "",
-        dry_run: bool = False,
-        validation: Validation = "Warn",
-    ) -> tuple[Object, bool]:
-        """Apply an object server-side; return it and whether it is new.
-
-        Raises:
-            ApiError: 409 fields of other managers, or not the version meant; else as `patch`.
-        """
-        kind_served, body = self.kind(kind), copy_json(wanted)
-        with self.changed:
-            old = self._shelf(kind_served).get(server_metadata.build_key(namespace, name))
-            if old is None and subresource:
-                raise build_not_found(kind_served.group, kind_served.plural, name)
-            if validation == "Strict":
-                fields.refuse(kind_served, body, patch=True)
-            meta = body["metadata"] = {**(body.get("metadata") or {}), "name": name}
-            new, owned = server_side_apply.apply(
-                old or {},
-                fields.prune(kind_served, body),
-                manager=manager,
-                force=force,
-                custom=kind_served.custom,
-                api_version=kind_served.api_version,
-                subresource=subresource,
-                time=server_metadata.format_rfc3339(self.now()),
-            )
-            if old is None:
-                if kind_served.namespaced:
-                    meta["namespace"] = namespace
-                return self.create(kind, body, manager=manager, dry_run=dry_run, owned=owned), True
-            given_uid = meta.get("uid", old["metadata"]["uid"])
-            if given_uid != old["metadata"]["uid"]:
-                own = old["metadata"]["uid"]
-                raise build_precondition(
-                    kind_served.group,
-                    kind_served.plural,
-                    name,
-                    field="UID",
-                    expected=given_uid,
-                    own=own,
-                )
-            if not meta.get("resourceVersion"):
-                new["metadata"] = {**new["metadata"]}
-                new["metadata"].pop("resourceVersion", None)
-            updated = self._update(
-                kind_served, old, new, subresource, manager, dry_run=dry_run, owned=owned
-            )
-            return updated, False
 
     def replace(
         self,
@@ -289,7 +226,7 @@ class ObjectStore:
         subresource: Subresource = "",
         manager: str = "",
         dry_run: bool = False,
-        validation: Validation = "Warn",
+        strict: bool = False,
     ) -> Object:
         """Replace a whole object.
 
@@ -314,7 +251,7 @@ class ObjectStore:
                     name,
                     [InvalidField("metadata.resourceVersion", message)],
                 )
-            if validation == "Strict" and subresource != "scale":
+            if strict and subresource != "scale":
                 fields.refuse(kind_served, new, patch=False)
             return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
 
@@ -445,7 +382,6 @@ class ObjectStore:
         manager: str,
         *,
         dry_run: bool,
-        owned: Entries | None = None,
     ) -> Object:
         name = old["metadata"]["name"]
         given_version = (new.get("metadata") or {}).get("resourceVersion") or ""
@@ -463,14 +399,13 @@ class ObjectStore:
         if subresource != "status":
             self._refuse(kind, name, rules.find_invalid_fields(kind, new))
             self._refuse(kind, name, rules.find_invalid_updates(kind, old, new, subresource))
-        same = owned is None or owned == old["metadata"].get("managedFields")
-        if new == old and same:
+        if new == old:
             return scale.scale_of(kind, old) if subresource == "scale" else old
         if subresource != "status":
             self._call_webhook(kind, new, old)
         if server_metadata.is_new_generation(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        new = self._managed(kind, old, new, manager, subresource, owned=owned)
+        new = self._managed(kind, old, new, manager, subresource)
         if not dry_run:
             deleted = "deletionTimestamp" in new["metadata"] and not new["metadata"].get(
                 "finalizers"
@@ -487,24 +422,18 @@ class ObjectStore:
         new: Object,
         manager: str,
         subresource: str,
-        *,
-        owned: Entries | None,
     ) -> Object:
-        """Return an object with its field managers; `owned` are those of an apply."""
+        """Return an object with its field managers."""
         if not manager:
             return new
-        entries = (
-            owned
-            if owned is not None
-            else record_manager(
-                old,
-                new,
-                manager=manager,
-                subresource=subresource,
-                api_version=kind.api_version,
-                time=server_metadata.format_rfc3339(self.now()),
-                custom=kind.custom,
-            )
+        entries = record_manager(
+            old,
+            new,
+            manager=manager,
+            subresource=subresource,
+            api_version=kind.api_version,
+            time=server_metadata.format_rfc3339(self.now()),
+            custom=kind.custom,
         )
         return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
 

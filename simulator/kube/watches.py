@@ -11,7 +11,7 @@ from simulator.kube.history import StoreChange
 from simulator.kube.kinds import ApiKind
 from simulator.kube.paths import RequestTarget
 from simulator.kube.selectors import Test, parse_field_selector, parse_label_selector
-from simulator.kube.status import InvalidField, StatusError, build_bad_request, build_invalid
+from simulator.kube.status import StatusError, build_bad_request
 from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
@@ -22,7 +22,6 @@ LONGEST_S = 2700.0
 WAKE_S = 0.1
 """How often a watch without events checks whether its client is still connected."""
 CUT = {"type": "CUT"}
-_INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class ApiWatch:
@@ -43,7 +42,6 @@ class ApiWatch:
         self._test = _test(target.kind, target.namespace, query)
         self._marks = query.get("allowWatchBookmarks") in {"true", "1"}
         self._seen_marks = faults.marks
-        self._initial = _is_initial(query)
         seconds = query.get("timeoutSeconds") or ""
         self._lasts_s = float(seconds) if seconds.isdecimal() and seconds != "0" else LONGEST_S
         version_text = query.get("resourceVersion") or "0"
@@ -58,7 +56,7 @@ class ApiWatch:
         end = self._clock() + self._lasts_s
         marked = self._clock()
         at = self._since
-        if not at or self._initial:
+        if not at:
             at, events = self._everything()
             yield from events
         while self._clock() < end and not self._faults.closing:
@@ -92,10 +90,7 @@ class ApiWatch:
                 for k, o in self._store.sorted(self._target.kind)
                 if self._test(_build_keyed(k, o))
             ]
-        events: list[Object] = [{"type": "ADDED", "object": o} for o in items]
-        if self._initial and self._marks:
-            events.append(self._bookmark(at, _INITIAL_END))
-        return at, events
+        return at, [{"type": "ADDED", "object": o} for o in items]
 
     def _cut(self) -> bool:
         # Bookmarks are requested under this lock: one requested before the cut is sent before it.
@@ -126,10 +121,8 @@ class ApiWatch:
         meta = {**left["metadata"], "resourceVersion": str(change.version)}
         return {"type": "DELETED", "object": {**left, "metadata": meta}}
 
-    def _bookmark(self, at: int, annotations: Mapping[str, str] | None = None) -> Object:
+    def _bookmark(self, at: int) -> Object:
         meta: Object = {"resourceVersion": str(at), "creationTimestamp": None}
-        if annotations:
-            meta["annotations"] = dict(annotations)
         kind = {"kind": self._target.kind.kind, "apiVersion": self._target.api_version}
         return {"type": "BOOKMARK", "object": {**kind, "metadata": meta}}
 
@@ -151,18 +144,6 @@ def _test(kind: ApiKind, namespace: str, query: Mapping[str, str]) -> Callable[[
     tests: list[Test] = [t for t in selector_tests if t is not None]
     head = f"{namespace}/" if namespace and kind.namespaced else ""
     return lambda k: k.key.startswith(head) and all(test(k.object) for test in tests)
-
-
-def _is_initial(query: Mapping[str, str]) -> bool:
-    if query.get("sendInitialEvents") not in {"true", "1"}:
-        return False
-    if query.get("resourceVersionMatch") != "NotOlderThan":
-        message = (
-            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        )
-        wrong = InvalidField("resourceVersionMatch", message, "FieldValueForbidden")
-        raise build_invalid("meta.k8s.io", "ListOptions", "", [wrong])
-    return True
 
 
 def _build_expired(at: int) -> Object:

@@ -1,8 +1,5 @@
-"""The official Python client and kubectl, as people use them."""
+"""The official Python client, as people use it."""
 
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,31 +56,3 @@ def test_the_client_patches_custom_objects_and_watches(client: Any, space: Space
     (event,) = events
     notes = event["object"]["metadata"]["annotations"]
     assert (event["type"], notes) == ("ADDED", stop["metadata"]["annotations"])
-
-
-def test_kubectl_gets_describes_scales_annotates_and_drains(
-    kube: Kube, space: Space, tmp_path: Path
-) -> None:
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("kubectl is not installed (Debian package kubernetes-client)")
-    node = f"node-{space.name}"
-    kube.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
-    space.pod(running=True, nodeName=node)
-    space.create("statefulsets", replicated("db", 3), "apps/v1")
-
-    def kubectl(*words: str) -> str:
-        ca = [f"--certificate-authority={kube.ca}"] if kube.ca else []
-        command = [program, "--server", kube.url, "--token", ADMIN, "--namespace", space.name, *ca]
-        command += ["--cache-dir", str(tmp_path), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "p " in kubectl("get", "pods")
-    assert "nvidia.com/gpu:  2" in kubectl("describe", "pod", "p")
-    assert "statefulset.apps/db scaled" in kubectl("scale", "sts/db", "--replicas=0")
-    assert space.get("statefulsets", "db", group="apps/v1").body["spec"]["replicas"] == 0
-    assert "annotated" in kubectl("annotate", "sts/db", "fallow.dev/keep=true")
-    drained = kubectl("drain", node, "--force", "--dry-run=server")
-    assert f"node/{node} drained (server dry run)" in drained

@@ -96,21 +96,9 @@ def test_a_token_that_is_none_is_a_bad_request(space: Space) -> None:
     assert listed(space, **{"continue": "nonsense"}).code == 400
 
 
-def test_exact_versions_are_shown_until_they_are_forgotten(kube: Kube, space: Space) -> None:
-    fill(space, 2)
-    then = listed(space).version
-    last = space.create(MAPS, {"metadata": {"name": "later"}}).version
-    exact = {"resourceVersionMatch": "Exact", "resourceVersion": then}
-    assert names(listed(space, **exact)) == ["c0", "c1"]
-    assert len(names(listed(space, resourceVersion=then))) == 3
-    kube.compact(int(last))
-    gone = listed(space, **exact)
-    assert (gone.code, gone.body["reason"]) == (410, "Expired")
-
-
 def test_a_version_to_come_is_not_waited_for_long(space: Space) -> None:
     future = int(listed(space).version) + 1_000_000
-    answer = listed(space, "pods", resourceVersion=future, resourceVersionMatch="NotOlderThan")
+    answer = listed(space, "pods", resourceVersion=future)
     assert (answer.code, answer.body["reason"]) == (504, "Timeout")
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
     assert answer.body["details"]["retryAfterSeconds"] == 1
@@ -124,16 +112,6 @@ def test_metadata_alone_can_be_asked_for(space: Space) -> None:
     (item,) = found["items"]
     assert item["metadata"]["labels"]["n"] == "0"
     assert "data" not in item
-
-
-def test_rows_for_a_terminal_can_be_asked_for(space: Space) -> None:
-    space.pod()
-    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-    found = listed(space, "pods", accept=accept).body
-    assert found["kind"] == "Table"
-    columns = [c["name"] for c in found["columnDefinitions"]]
-    cells = dict(zip(columns, found["rows"][0]["cells"], strict=True))
-    assert (cells["Name"], cells["Status"]) == ("p", "Pending")
 
 
 def test_large_answers_are_packed_for_those_who_ask(kube: Kube, space: Space) -> None:

@@ -61,28 +61,6 @@ def test_objects_leave_and_enter_a_selection(kube: Kube, space: Space) -> None:
     assert told(events) == [("DELETED", "a"), ("ADDED", "b"), ("MODIFIED", "b")]
 
 
-def test_a_watch_list_ends_its_beginning_with_a_bookmark(kube: Kube, space: Space) -> None:
-    make(space, "a")
-    make(space, "b")
-    events = kube.watch(
-        space.path(MAPS),
-        3,
-        sendInitialEvents="true",
-        resourceVersionMatch="NotOlderThan",
-        allowWatchBookmarks="true",
-    )
-    assert told(events)[:2] == [("ADDED", "a"), ("ADDED", "b")]
-    mark = events[2]
-    assert mark["type"] == "BOOKMARK"
-    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-
-def test_a_watch_list_needs_to_say_how_old_it_may_be(kube: Kube, space: Space) -> None:
-    query = {"watch": "true", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
-    answer = kube.ask("GET", space.path(MAPS), **query)
-    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
-
-
 def test_a_watch_from_what_is_forgotten_ends_with_an_error(kube: Kube, space: Space) -> None:
     since = make(space, "a")
     make(space, "b")
