@@ -60,7 +60,7 @@ class OwnerChainReader:
         del version
         try:
             path = self._cluster.collection(kind, group, namespace)
-            found = self._get(path, name, kind) if path else None
+            owner = self._get(path, name, kind) if path else None
         except TemporaryError:
             raise
         except RefusedError as error:
@@ -71,7 +71,7 @@ class OwnerChainReader:
             raise UnknownOwnerError(
                 f"its owner {kind} {name} cannot be read: {error.message}"
             ) from error
-        return _build_link(kind, found) if found else None
+        return _build_link(kind, owner) if owner else None
 
     def _get(self, path: str, owner: str, kind: str) -> Object | None:
         key = (path, owner)

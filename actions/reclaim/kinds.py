@@ -52,8 +52,3 @@ class WorkloadKind(msgspec.Struct, frozen=True):
 def read_kinds() -> dict[str, WorkloadKind]:
     """Return the rows of `kinds.csv` by kind."""
     return {row["kind"]: WorkloadKind(**row) for row in read_table("actions.reclaim", "kinds.csv")}
-
-
-def is_known(kind: str) -> bool:
-    """Return whether an executor knows how to stop a kind."""
-    return kind in read_kinds()

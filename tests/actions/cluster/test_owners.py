@@ -1,13 +1,15 @@
-"""Owners: the topmost one that can be acted upon, or nobody; never a lower one."""
+"""Owners: the topmost one, or nobody; never a lower one."""
 
 from typing import Any
 
 import pytest
 
 from actions.cluster.client import KubeClient
-from actions.cluster.owners import UnknownOwner, find_top_owner, read_chain
+from actions.cluster.objects import to_target
+from actions.cluster.owner_chains import OwnerChainReader
 from actions.cluster.workload_pods import count_requested_gpus, list_workload_pods
 from fallow.action_models import Target
+from fallow.kube.owner_chains import UnknownOwner
 from tests.actions.places import Object, Place, door
 from tests.actions.reclaim.examples import GROUPS_OF_TWO, POD, job, replicated
 
@@ -48,29 +50,30 @@ def pod(place: Place, name: str = "p", owner: Object | None = None, **meta: Any)
     return make(place, "Pod", name, POD, owner, **meta)
 
 
-def reason(found: Target | UnknownOwner) -> str:
-    assert isinstance(found, UnknownOwner), found
-    return found.reason
+def read_chain(made: Object, place_door: KubeClient) -> tuple[Object, ...] | UnknownOwner:
+    return OwnerChainReader(place_door).chain({"apiVersion": "v1", "kind": "Pod", **made})
 
 
-def named(found: Target | UnknownOwner) -> str:
-    assert isinstance(found, Target), found
-    return f"{found.kind}/{found.name}"
+def reason(chain: tuple[Object, ...] | UnknownOwner) -> str:
+    assert isinstance(chain, UnknownOwner), chain
+    return chain.reason
+
+
+def top(chain: tuple[Object, ...] | UnknownOwner) -> Target:
+    assert not isinstance(chain, UnknownOwner), chain
+    return to_target(chain[-1], "sim")
+
+
+def named(chain: tuple[Object, ...] | UnknownOwner) -> str:
+    return f"{top(chain).kind}/{top(chain).name}"
 
 
 def test_a_chain_is_climbed_to_its_top(place: Place) -> None:
     book = make(place, "Notebook", "n", {"template": {}})
     own = make(place, "StatefulSet", "n", {"serviceName": "n", **replicated(1)}, book)
-    found = find_top_owner(pod(place, "n-0", own), place.door)
+    found = read_chain(pod(place, "n-0", own), place.door)
     assert named(found) == "Notebook/n"
-    assert isinstance(found, Target)
-    assert (found.uid, found.cluster) == (book["metadata"]["uid"], "sim")
-
-
-def test_an_owner_that_nothing_here_can_stop_means_no_action(place: Place) -> None:
-    flow = make(place, "Workflow", "w", {})
-    own = make(place, "Job", "j", job(), flow)
-    assert "unmanaged owner Workflow" in reason(find_top_owner(pod(place, "p", own), place.door))
+    assert top(found).uid == book["metadata"]["uid"]
 
 
 def test_an_owner_that_is_gone_means_no_action(place: Place) -> None:
@@ -79,9 +82,9 @@ def test_an_owner_that_is_gone_means_no_action(place: Place) -> None:
     # As it is, a deleted Job waits for the collector with the finalizer `orphan`.
     path = place.path("Job", "j")
     assert place.kube.ask("DELETE", path, propagationPolicy="Background").code == 200
-    assert "Job j is not there" in reason(find_top_owner(made, place.door))
+    assert "Job j is not there" in reason(read_chain(made, place.door))
     make(place, "Job", "j", job())
-    assert "another object has its name" in reason(find_top_owner(made, place.door))
+    assert "another object has its name" in reason(read_chain(made, place.door))
 
 
 def test_an_owner_of_a_kind_that_is_not_served_means_no_action(place: Place) -> None:
@@ -90,7 +93,7 @@ def test_an_owner_of_a_kind_that_is_not_served_means_no_action(place: Place) -> 
         "kind": "Strange",
         "metadata": {"name": "s", "uid": "1"},
     }
-    assert "Strange s is not there" in reason(find_top_owner(pod(place, "p", strange), place.door))
+    assert "Strange s is not there" in reason(read_chain(pod(place, "p", strange), place.door))
 
 
 def test_an_owner_that_may_not_be_read_means_no_action(place: Place) -> None:
@@ -100,7 +103,7 @@ def test_an_owner_that_may_not_be_read_means_no_action(place: Place) -> None:
     made = pod(place, "p", own)
     place.server.access.users["half"] = "half"
     place.server.access.deny("get", "jobs", user="half")
-    found = find_top_owner(made, door(place.kube.url, token="half"))
+    found = read_chain(made, door(place.kube.url, token="half"))
     assert "may not be read" in reason(found)
 
 
@@ -108,35 +111,22 @@ def test_a_chain_without_end_means_no_action(place: Place) -> None:
     owner = make(place, "ConfigMap", "c0", None)
     for number in range(1, 12):
         owner = make(place, "ConfigMap", f"c{number}", None, owner)
-    assert "more than 10 owners" in reason(find_top_owner(pod(place, "p", owner), place.door))
+    assert "more than 10 owners" in reason(read_chain(pod(place, "p", owner), place.door))
 
 
 def test_a_static_pod_belongs_to_nobody_we_stop(place: Place) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "none", "uid": "1"}}
-    assert isinstance(find_top_owner(pod(place, "p", node), place.door), UnknownOwner)
+    assert isinstance(read_chain(pod(place, "p", node), place.door), UnknownOwner)
 
 
 def test_a_bare_pod_is_its_own_target(place: Place) -> None:
-    assert named(find_top_owner(pod(place), place.door)) == "Pod/p"
-
-
-def test_a_hubs_pod_belongs_to_the_hub(place: Place) -> None:
-    made = pod(
-        place,
-        labels={"component": "singleuser-server"},
-        annotations={
-            "hub.jupyter.org/username": "ada",
-            "hub.jupyter.org/servername": "big",
-        },
-    )
-    assert named(find_top_owner(made, place.door)) == "JupyterServer/ada/big"
+    assert named(read_chain(pod(place), place.door)) == "Pod/p"
 
 
 def test_a_volcano_job_is_told_from_a_built_in_one(place: Place) -> None:
     own = make(place, "Job.batch.volcano.sh", "v", {"tasks": []})
-    found = find_top_owner(pod(place, "p", own), place.door)
-    assert isinstance(found, Target)
-    assert found.api_version == "batch.volcano.sh/v1alpha1"
+    found = read_chain(pod(place, "p", own), place.door)
+    assert top(found).api_version == "batch.volcano.sh/v1alpha1"
 
 
 def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place) -> None:
@@ -147,10 +137,9 @@ def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place)
     leader = pod(place, "l-0", leaders, **label)
     workers = make(place, "StatefulSet", "l-0", {"serviceName": "l", **replicated(2)}, leader)
     pods = [leader, pod(place, "l-0-1", workers, **label), pod(place, "l-0-2", workers, **label)]
-    found = {named(find_top_owner(p, place.door)) for p in pods}
+    found = {named(read_chain(p, place.door)) for p in pods}
     assert found == {"LeaderWorkerSet/l"}
-    target = find_top_owner(leader, place.door)
-    assert isinstance(target, Target)
+    target = top(read_chain(leader, place.door))
     names = sorted(p["metadata"]["name"] for p in place.door.pods(target))
     assert names == ["l-0", "l-0-1", "l-0-2"]
 
@@ -158,9 +147,9 @@ def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place)
 def test_a_label_leads_on_where_references_end(place: Place) -> None:
     make(place, "RayCluster", "r", {"headGroupSpec": {}})
     made = pod(place, labels={"ray.io/cluster": "r"})
-    assert named(find_top_owner(made, place.door)) == "RayCluster/r"
+    assert named(read_chain(made, place.door)) == "RayCluster/r"
     alone = pod(place, "q", labels={"ray.io/cluster": "elsewhere"})
-    assert named(find_top_owner(alone, place.door)) == "Pod/q"
+    assert named(read_chain(alone, place.door)) == "Pod/q"
 
 
 def test_all_pods_of_an_object_are_found_and_no_other(place: Place) -> None:
@@ -172,8 +161,7 @@ def test_all_pods_of_an_object_are_found_and_no_other(place: Place) -> None:
         pod(place, f"d-{number}", sets["d"])
         pod(place, f"e-{number}", sets["e"])
     pod(place, "alone")
-    target = find_top_owner(place.get("Pod", "d-0") or {}, place.door)
-    assert isinstance(target, Target)
+    target = top(read_chain(place.get("Pod", "d-0") or {}, place.door))
     found = place.door.pods(target)
     assert sorted(p["metadata"]["name"] for p in found) == ["d-0", "d-1", "d-2"]
     assert [count_requested_gpus(p) for p in found] == [2, 2, 2]

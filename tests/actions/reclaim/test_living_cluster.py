@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from actions.cluster.jupyterhub import JupyterHubClient
+from actions.cluster.objects import get_uid
 from actions.cluster.obstacles import find_obstacles
-from actions.cluster.owners import find_top_owner
+from actions.cluster.owner_chains import OwnerChainReader
 from actions.executors import choose_executor
 from fallow.action_models import Intent, Target
 from fallow.action_settings import JupyterHubSettings
+from fallow.kube.owner_chains import UnknownOwner
 from simulator.kube.server import KubeServer
 from tests.actions.places import bare, current, door, says
 from tests.actions.reclaim.examples import decided
@@ -114,11 +116,9 @@ def test_pods_go_gpus_are_free_and_the_undo_brings_them_back(  # noqa: PLR0917
     assert living.small.held() == gpus
     before, uids = living.small.get(key, "x"), living.uids()
 
-    owners = {find_top_owner(p, living.door) for p in living.small.pods()}
-    assert len(owners) == 1, "every pod leads to the one object that is acted upon"
-    (owner,) = owners
-    assert isinstance(owner, Target)
-    assert (owner.name, owner.uid) == ("x", before["metadata"]["uid"])
+    chains = [OwnerChainReader(living.door).chain(p) for p in living.small.pods()]
+    owners = {None if isinstance(c, UnknownOwner) else get_uid(c[-1]) for c in chains}
+    assert owners == {before["metadata"]["uid"]}, "the one object that is acted upon"
 
     intent = living.intent(kind, verb)
     assert {h.uid for h in intent.frees} == uids
