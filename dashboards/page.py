@@ -434,6 +434,11 @@ def configure_usd(label: str, help_text: str | None = None, *, cents: bool = Fal
     return st.column_config.NumberColumn(label, format=digits, help=help_text)
 
 
+def configure_day_rate(help_text: str = "24 hours at its rate, as long as it goes on") -> Any:
+    """Return the configuration of a column of dollars of a whole day at a case's rate."""
+    return configure_usd("USD a whole day", help_text)
+
+
 def configure_number(label: str, help_text: str | None = None) -> Any:
     """Return the configuration of a column of GPU-hours or counts."""
     return st.column_config.NumberColumn(label, format=THREE_DIGITS, help=help_text)

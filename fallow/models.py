@@ -108,6 +108,12 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any] = {}
     """What an executor needs, as machine-readable values: a size, a profile, a node, amounts."""
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is about hours in use alone: its dollars are the most that it could free."""
+        states = {claim.state for claim in self.claims}
+        return self.saving != "cash" and bool(states) and states.isdisjoint(WASTED)
+
 
 class Finding(msgspec.Struct, frozen=True):
     """Waste that Fallow can prove: its owner, time and amount, with the evidence."""

@@ -3,6 +3,7 @@
 borrowed quota ─┬─► reclaim_idle, after_moves, preempt: then the quota is no obstacle
                 └─► reclaim_idle with preempt: idle holders stop before others lose work
                     reclaim_idle with after_moves: pods move to what idle holders leave
+raised quota ───┴─► the same, where no way holds under the quotas as they are
 """
 
 import math
@@ -21,9 +22,10 @@ from capacity.queue.stop_sets import (
     explain_quota,
     find_cheapest,
     measure_loss,
+    name_nodes,
     place_demand,
 )
-from capacity.quota.borrowing import BorrowedQuota, QuotaJudge, check_loan
+from capacity.quota.borrowing import BorrowedQuota, QuotaJudge, RaisedQuota, check_loan
 
 WITHOUT_MOVES = WayIn("after_moves", "holds")
 """The answer where stops alone suffice: a way of its own kind, and no combination."""
@@ -39,15 +41,45 @@ def find_combined(
     ways = [*_list_combined(demand, quotas, stoppable, planner, ())]
     loan = _find_loan(demand, quotas)
     if loan is not None:
-        room = BorrowedQuota(quotas)
-        singles = (
-            find_reclaim(demand, room, stoppable.idle),
-            find_moves(demand, room, planner),
-            find_preemption(demand, room, stoppable),
-        )
-        ways += [_combine((loan, way)) for way in singles if way and way.state == "holds"]
-        ways += _list_combined(demand, room, stoppable, planner, (loan,))
+        ways += _list_after(loan, demand, BorrowedQuota(quotas), stoppable, planner)
     return min(ways, key=_rank, default=None)
+
+
+def find_raise(
+    demand: WaitingDemand,
+    quotas: QuotaJudge,
+    stoppable: StoppableHolders,
+    planner: MovePlanner | None,
+) -> WayIn | None:
+    """Return the way whose first step raises the quota that refuses it; None = none refuses it."""
+    cluster, namespace, _, _ = demand.key
+    refusal = quotas.admits(cluster, namespace, demand.queue, demand.by_resource)
+    if refusal.admitted is not False:
+        return None
+    first, raised = WayIn("raise_quota", "holds", refusal.why, cluster), RaisedQuota(quotas)
+    left, used = place_demand(demand, {key: node.free for key, node in demand.nodes.items()})
+    if not left:
+        return msgspec.structs.replace(first, nodes=name_nodes(used))
+    why = f"with a higher quota, too: {find_reclaim(demand, raised, stoppable.idle).why}"
+    none = WayIn("raise_quota", "refused", why)
+    return min(_list_after(first, demand, raised, stoppable, planner), key=_rank, default=none)
+
+
+def _list_after(
+    first: WayIn,
+    demand: WaitingDemand,
+    room: QuotaJudge,
+    stoppable: StoppableHolders,
+    planner: MovePlanner | None,
+) -> Iterator[WayIn]:
+    """Yield what a first step about quotas achieves together with stops and moves."""
+    singles = (
+        find_reclaim(demand, room, stoppable.idle),
+        find_moves(demand, room, planner),
+        find_preemption(demand, room, stoppable),
+    )
+    yield from (_combine((first, way)) for way in singles if way and way.state == "holds")
+    yield from _list_combined(demand, room, stoppable, planner, (first,))
 
 
 def _find_loan(demand: WaitingDemand, quotas: QuotaJudge) -> WayIn | None:

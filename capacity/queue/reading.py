@@ -41,7 +41,7 @@ from capacity.queue.shared_places import SharedPlaces
 from capacity.queue.stop_sets import MovePlanner, StoppableHolders, WaitingDemand
 from capacity.queue.unchecked_rules import explain_unchecked, mark_unknown
 from capacity.queue.ways import STATES, find_ways, rank_way
-from capacity.quota.borrowing import QuotaJudge
+from capacity.quota.borrowing import QuotaJudge, check_loan
 from fallow.models import UNRESOLVED
 from fallow.money import round_to_cents
 from fallow.protocols import Views
@@ -268,9 +268,26 @@ class QueueReader:
         self._variants[demand.key, variant.flavors] = demand, variant.quotas, stoppable
         if answer.answer == "fits_here":
             return (), "", ways
+        if refusal := self._explain_binding(demand, variant.quotas):
+            # Others' GPUs do not help while a quota binds: only what frees the quota does.
+            holders = [h for h in holders if demand.shares_quota(h[0])]
         blocked = sorted(self._list_blockers(holders, priority, since), key=_rank_blocker)
-        rest = _describe_rest(holders, blocked, priority)
+        rest = refusal or _describe_rest(holders, blocked, priority)
         return tuple(blocked[:MOST_BLOCKERS]), rest, ways
+
+    @staticmethod
+    def _explain_binding(demand: WaitingDemand, quotas: QuotaJudge) -> str:
+        """Return which quota binds whatever is free, and what that means; empty = none does."""
+        cluster, namespace, _, _ = demand.key
+        answer = quotas.admits(cluster, namespace, demand.queue, demand.by_resource)
+        if answer.admitted is not False:
+            return ""
+        if (
+            demand.queue
+            and check_loan(quotas, demand.key, demand.queue, demand.by_resource).admitted
+        ):
+            return ""
+        return f"its quota binds, so other owners' GPUs do not help alone: {answer.why}"
 
     def _list_holders(self, cluster: str, measure: PriorityMeasure) -> Iterable[DeviceHolder]:
         """Yield the holders of a cluster, each with its priority in the measure of who waits.

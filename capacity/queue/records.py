@@ -14,7 +14,14 @@ Reason = Literal[
     "node_selector", "gate", "unknown",
 ]  # fmt: skip
 WayKind = Literal[
-    "free", "borrow", "reclaim_idle", "after_moves", "elsewhere", "combined", "preempt"
+    "free",
+    "borrow",
+    "reclaim_idle",
+    "after_moves",
+    "elsewhere",
+    "combined",
+    "preempt",
+    "raise_quota",
 ]
 WayState = Literal["holds", "refused", "unknown"]
 Hold = Literal["idle", "lower_priority"]
@@ -93,6 +100,7 @@ class WayIn(msgspec.Struct, frozen=True):
             "after_moves": f"move {'; '.join(self.moves)}: then{nodes}",
             "elsewhere": f"cluster {self.cluster}{nodes}",
             "combined": "; ".join(part.describe() for part in self.parts),
+            "raise_quota": f"raise the quota ({self.why}){nodes}",
             "preempt": f"preempt {names}{nodes}: {self._describe_loss()}",
         }
         return words[self.kind]
@@ -144,3 +152,10 @@ class QueuedWorkload(msgspec.Struct, frozen=True):
     def cheapest_way(self) -> WayIn | None:
         """Return the cheapest way that holds; None = none was found."""
         return next((way for way in self.ways if way.state == "holds"), None)
+
+    def describe_way(self) -> str:
+        """Return the cheapest way that holds in words, or why a raised quota is none either."""
+        if self.cheapest_way is not None:
+            return self.cheapest_way.describe()
+        raised = next((f" {way.why}" for way in self.ways if way.kind == "raise_quota"), "")
+        return f"none was found{raised}"

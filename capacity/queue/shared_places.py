@@ -22,7 +22,7 @@ from capacity.queue.stop_sets import (
     explain_quota,
     place_demand,
 )
-from capacity.quota.borrowing import BorrowedQuota, QuotaJudge
+from capacity.quota.borrowing import BorrowedQuota, QuotaJudge, RaisedQuota
 
 ListHolders = Callable[[str], Sequence[DeviceHolder]]
 """Returns the workloads that hold devices in a cluster."""
@@ -124,6 +124,7 @@ class SharedPlaces:
         if self._lenders & {(demand.key[0], name) for name in way.lenders}:
             return False
         judge = BorrowedQuota(quotas) if "borrow" in kinds else quotas
+        judge = RaisedQuota(quotas) if "raise_quota" in kinds else judge
         stopped = [*self._stopped.values(), *stops]
         for key in _list_quota_keys(demand):
             needs = Counter(demand.by_resource) + self._needs.get(key, Counter())

@@ -51,6 +51,10 @@ class WaitingDemand(msgspec.Struct, frozen=True):
         """Return the nodes that take at least one of its pods with GPUs."""
         return frozenset().union(*(nodes for need, nodes in self.legal.items() if need.count))
 
+    def shares_quota(self, holder: DeviceHolder) -> bool:
+        """Return whether a holder's stop frees quota that this demand needs."""
+        return (holder.key[1], holder.queue) == (self.key[1], self.queue)
+
     def count_usable(self, holder: DeviceHolder) -> int:
         """Return how many devices of a holder are of its types and on nodes that take it."""
         needs = [need for need in self.legal if need.count]
@@ -259,7 +263,7 @@ def explain_quota(demand: WaitingDemand, quotas: QuotaJudge, chosen: Iterable[De
     cluster, namespace, _, _ = demand.key
     needs = dict(demand.by_resource)
     for holder in chosen:
-        if holder.key[1] != namespace or holder.queue != demand.queue:
+        if not demand.shares_quota(holder):
             continue
         needs = {
             name: max(0.0, need - _count_freed(demand, holder, name))

@@ -46,6 +46,17 @@ class BorrowedQuota:
         return self._quotas.find_lenders(cluster, namespace, queue, needs)
 
 
+class RaisedQuota(BorrowedQuota):
+    """Quotas as they would be if those that refuse were raised."""
+
+    def admits(
+        self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]
+    ) -> QuotaAnswer:
+        """Return what the quotas say; a refusal counts as raised."""
+        own = self._quotas.admits(cluster, namespace, queue, needs)
+        return QuotaAnswer(True) if own.admitted is False else own
+
+
 def check_loan(
     quotas: QuotaJudge, key: WorkloadKey, queue: str, needs: Mapping[str, float]
 ) -> BorrowAnswer:

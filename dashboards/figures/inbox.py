@@ -73,7 +73,7 @@ class FindingDetail(msgspec.Struct, frozen=True):
     details: tuple[str, ...]
     """sentences"""
     advice: tuple[dict[str, Any], ...]
-    """verb, target, why, usd_per_day, gpu_hours_per_day, saving, caution, undo"""
+    """verb, target, why, usd_per_day, gpu_hours_per_day, saving, is_bound, caution, undo"""
 
 
 def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -217,4 +217,6 @@ def _build_advice(recommendation: dict[str, Any]) -> dict[str, Any]:
         "usd_per_day": recommendation.get("usd_per_day"),
         "gpu_hours_per_day": recommendation.get("gpu_hours_per_day"),
         "saving": str(recommendation.get("saving", "capacity")),
+        "is_bound": bool(recommendation.get("at_most_gpu_hours"))
+        and not recommendation.get("marginal_gpu_hours"),
     }

@@ -1,4 +1,5 @@
--- The rows of the last plan of each cluster, filtered, with the first reason as a sentence.
+-- The rows of the last plan of each cluster, filtered, with the first reason as a sentence. Dollars
+-- are those of a whole day at the case's rate; null = no price, or only a bound of hours in use.
 SELECT
     cluster,
     namespace,

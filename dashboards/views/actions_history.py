@@ -38,7 +38,7 @@ BY_GATE = {
     "reason": page.name("why not"),
     "decision": page.name("decision"),
     "cases": page.configure_number("cases"),
-    "usd_per_day": page.configure_usd("USD a day"),
+    "usd_per_day": page.configure_day_rate(),
     "gpus": page.configure_number("GPUs"),
     "change": page.name("what would change it", "large"),
     "next_at": page.configure_time("earliest next step"),
@@ -49,13 +49,13 @@ BY_GATE = {
 HELD_BACK = {
     "team": page.name("team"),
     "reason": page.name("what holds it"),
-    "usd_per_day": page.configure_usd("USD a day"),
+    "usd_per_day": page.configure_day_rate(),
     "gpus": page.configure_number("GPUs"),
     "cases": page.configure_number("cases"),
 }
 PLAN_REFUSED = {
     "subject": page.configure_workload(),
-    "usd_per_day": page.configure_usd("USD a day"),
+    "usd_per_day": page.configure_day_rate(),
     "why": page.name("why", "large"),
     "gate": page.name("gate", "small"),
     "verb": page.name("what it would do"),

@@ -13,7 +13,7 @@ FINDING = "finding_link"
 WAITING = {
     "subject": page.configure_workload(),
     "verb": page.name("what it would do"),
-    "usd_per_day": page.configure_usd("saves, USD a day", "a whole day at its rate"),
+    "usd_per_day": page.configure_day_rate(),
     "gpus": page.configure_number("GPUs"),
     "owner": page.name("owner", "small"),
     "policy": page.name("policy", "small"),
@@ -23,7 +23,9 @@ WAITING = {
 }
 PLAN = {
     "subject": page.configure_workload(),
-    "usd_per_day": page.configure_usd("USD a day"),
+    "usd_per_day": page.configure_day_rate(
+        "24 hours at its rate; empty: no price, or hours in use, whose bound the page Findings has"
+    ),
     "says": page.name("the plan"),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
@@ -132,7 +134,7 @@ def _count_by_decision(rows: list[dict[str, Any]]) -> None:
         st.warning(f"**Nothing of the plan is done{where}:** {escape(why, 300)}")
     page.show_metrics(
         *(
-            (label, f"{len(rows_of):,}", f"at most {format_money(_sum(rows_of))} a day")
+            (label, f"{len(rows_of):,}", f"{format_money(_sum(rows_of))} in a whole day")
             for label, says in _SAYS
             for rows_of in [[row for row in rows if row["says"] == says]]
         )

@@ -14,7 +14,9 @@ POLICIES = {
     "tells": page.configure_number("notifies"),
     "holds": page.configure_number("holds"),
     "refuses": page.configure_number("refuses"),
-    "usd_per_day": page.configure_usd("USD a day", "of what it does, notifies or holds"),
+    "usd_per_day": page.configure_day_rate(
+        "24 hours at the rates of what it does, notifies or holds"
+    ),
     "actions": page.configure_number("actions ever"),
     "taken_back": page.configure_number("reversed"),
     "stages": page.name("stages", "large"),
@@ -71,7 +73,7 @@ def show_policies(request: PageRequest) -> None:
         (
             "Matched by policies",
             format_money(sum(usd_known) if usd_known else None),
-            "a day at most, held ones too",
+            "in a whole day, held ones too",
         ),
     )
     page.show_table(

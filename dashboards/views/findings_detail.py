@@ -124,13 +124,15 @@ def _show_advice(detail: FindingDetail) -> None:
     lines = []
     for number, advice in enumerate(detail.advice, start=1):
         usd, gpu_hours = advice["usd_per_day"], advice["gpu_hours_per_day"]
-        saves = [f"{format_money(page.convert_exact(usd))} a day"] if usd is not None else []
-        saves += [f"{format_hours(gpu_hours)} a day"] if gpu_hours else []
+        saves = [format_money(page.convert_exact(usd))] if usd is not None else []
+        saves += [format_hours(gpu_hours)] if gpu_hours else []
+        bound = "frees at most" if advice["is_bound"] else "saves"
         text = (
             f"{number}. **{escape(advice['verb'] or 'unknown', 120)}**: "
             f"{escape(advice['why'], 600)}"
         )
-        text += f" — saves {', '.join(saves) or 'unknown: no price'}."
+        rate = f"{', '.join(saves)} in a whole day at its rate" if saves else "unknown: no price"
+        text += f" — {bound} {rate}."
         if advice["caution"]:
             text += f" Caution: {escape(advice['caution'], 500)}."
         if advice["undo"]:

@@ -17,7 +17,7 @@ COMING = {
     "says": page.name("what will happen", 230),
     "next_at": page.configure_time("when"),
     "kept_until": page.configure_time("kept until"),
-    "usd_per_day": page.configure_usd("costs, USD a day"),
+    "usd_per_day": page.configure_day_rate(),
     "gpus": page.configure_number("GPUs"),
     "why": page.name("why not earlier", "large"),
     "notified_at": page.configure_time("notice given"),
@@ -38,7 +38,7 @@ REQUESTS = {
     "requested_at": page.configure_time("requested"),
     "verb": page.name("it would", "small"),
     "says": page.name("now", 290),
-    "usd_per_day": page.configure_usd("USD a day"),
+    "usd_per_day": page.configure_day_rate(),
     "policy": page.name("policy", "small"),
     "id": page.name("request", 110),
 }
@@ -84,7 +84,7 @@ def show_coming(request: PageRequest) -> None:
     first = min((row["next_at"] for row in soon), default=None)
     page.show_metrics(
         ("Cases", f"{len(busy):,}", f"{len(rows) - len(busy):,} more are only watched"),
-        ("They cost", format_money(sum(usd) if usd else None), "a day at most"),
+        ("They waste", format_money(sum(usd) if usd else None), "in a whole day"),
         (
             "The next",
             f"{first:%d %b %H:%M}" if first else "no date",
@@ -165,15 +165,11 @@ def _describe(row: dict[str, Any]) -> str:
     when = f" It is due {row['next_at']:%Y-%m-%d %H:%M} UTC." if row["next_at"] else ""
     why = f" Why not earlier: {escape(row['why'], 400)}." if row["why"] else ""
     usd = row["usd_per_day"]
-    cost = (
-        f"It costs {format_money(usd)} a day."
-        if usd is not None
-        else "Its cost is unknown: no price."
-    )
+    cost = "" if usd is None else f" It wastes {format_money(usd)} in a whole day."
     until = row["kept_until"]
     keep = f" You keep it until {until:%Y-%m-%d %H:%M} UTC." if until else ""
     return (
-        f"**{escape(row['subject'], 200)}**: {escape(row['says'], 200)}.{when} {cost}{why}{keep} "
+        f"**{escape(row['subject'], 200)}**: {escape(row['says'], 200)}.{when}{cost}{why}{keep} "
         f"Policy: {escape(row['policy'])}. Keep it if you still need it; a stop can be undone "
         "below."
     )

@@ -201,11 +201,10 @@ def _build_row(
     if record is None:
         return {**row, "reason": UNKNOWN, "way": UNKNOWN, "blocked_by": blockers or UNKNOWN,
                 "why": row["message"] or UNKNOWN, "waiting_cost": None}  # fmt: skip
-    way = record.cheapest_way
     return {
         **row,
         "reason": ", ".join(reason.reason.replace("_", " ") for reason in record.reasons),
-        "way": "none was found" if way is None else way.describe(),
+        "way": record.describe_way(),
         "blocked_by": blockers or record.held_by_others or "nobody",
         "why": record.reasons[0].text,
         "waiting_cost": record.waiting_cost,

@@ -69,13 +69,7 @@ def doctor(
         window=window,
         only=run.options.get("cluster"),
     )
-    run.data(rows, noun="checks")
-    if run.output is Output.table:
-        # A table of 80 columns cuts them, and a command has to work when it is pasted.
-        steps = [(r["check"], r["next_step"]) for r in rows if r["status"] not in {"ok", "off"}]
-        for check, next_step in dict.fromkeys(steps):
-            if next_step:
-                run.say(f"{check}: {next_step}")
+    run.data(checks.fold_withheld(rows) if run.output is Output.table else rows, noun="checks")
     return checks.exit_code(rows)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from analyzers.reliability.incidents.records import UNKNOWN
 from analyzers.reliability.incidents.recovery import DIMENSIONS
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
@@ -57,9 +58,14 @@ def list_incidents(  # noqa: PLR0917  (options)
     if report.by:
         run.data(report.groups, noun="incident_groups")
     else:
-        run.data(report.rows, noun="incidents")
+        named = [row for row in report.rows if row["cause"] != UNKNOWN]
+        unknown = len(report.rows) - len(named)
+        is_folded = run.output is Output.table and named and unknown
+        run.data(named if is_folded else report.rows, noun="incidents")
         count = len(report.incidents)
         run.say(f"{report.note}: {count} incident{'s' * (count != 1)}")
+        if is_folded:
+            run.say(f"{unknown} of unknown cause are not listed here: -o csv lists them too")
         for command_line in report.owner_commands:
             run.say(f"failed for good; its owner deletes it and creates it again: {command_line}")
     run.say(incidents.describe_share(report.share))

@@ -77,7 +77,7 @@ def why_pending(
         run.say(f"blocked by {name}: {blocker.gpus} GPUs that it could use; {blocker.why}")
     if record.held_by_others:
         run.say(record.held_by_others)
-    run.say(f"cheapest way in: {pending.describe_way(record.cheapest_way)}")
+    run.say(f"cheapest way in: {record.describe_way()}")
     for text in record.unknown:
         run.say(f"unknown: {text}")
     run.say(pending.NOTE)

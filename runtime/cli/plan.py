@@ -45,7 +45,8 @@ def plan(
 ) -> None:
     """Show what policies decide now: done, notified, held, refused.
 
-    Signs: + done, ~ notified, = held, - refused. Reads only; `fallow apply` carries it out.
+    Signs: + done, = held, ~ notified, . only listed, - refused. Reads only; `fallow apply`
+    carries it out.
     """
     settings, rules = _read_rules(run, policies)
     with run.warehouse(settings) as warehouse:

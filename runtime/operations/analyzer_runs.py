@@ -47,6 +47,8 @@ log = logging.getLogger("fallow.analyzers")
 PARALLEL_ANALYZERS = 2
 """Analyzers that run in parallel: one computes while the other queries."""
 
+WITHHELD = "withheld by "
+"""The check of `fallow doctor` that names an analyzer."""
 MOST_NAMED = 5
 """Subjects that a line of the doctor names; the others are only counted."""
 
@@ -349,7 +351,7 @@ def check_unjudged(
         return [CheckRow("withheld", "ok", f"every analyzer judges all of {span.notes[0]}")]
     return [
         CheckRow(
-            f"withheld by {row.analyzer}",
+            f"{WITHHELD}{row.analyzer}",
             "warn",
             f"{row.reason}{_name_subjects(row)}",
             _name_document(row.analyzer),

@@ -143,7 +143,7 @@ def build_queue_row(record: QueuedWorkload) -> dict[str, Any]:
         "waiting_cost": record.waiting_cost,
         "why": record.reasons[0].reason,
         "blocked_by": ", ".join(format_key(b.key) for b in record.blocked_by),
-        "way_in": describe_way(record.cheapest_way),
+        "way_in": record.describe_way(),
         "at_once": record.at_once,
         "says": record.reasons[0].text,
         "team": record.team,
@@ -167,11 +167,6 @@ def build_place_rows(answer: PendingAnswer | None) -> list[dict[str, Any]]:
         }
         for place in (answer.places if answer else ())
     ]
-
-
-def describe_way(way: WayIn | None) -> str:
-    """Return a way in that holds, in words."""
-    return "none was found" if way is None else way.describe()
 
 
 def format_key(key: WorkloadKey) -> str:

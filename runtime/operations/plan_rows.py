@@ -91,6 +91,7 @@ def plan_rows(
     by_object |= {f.finding.id: f for f in facts}
     rows: list[dict[str, Any]] = []
     for decision in plan.decisions:
+        case = by_object.get(decision.finding)
         row = _build_subject_columns(
             decision.subject, decision.finding, decision.policy, decision.reasons
         )
@@ -104,7 +105,7 @@ def plan_rows(
                 "owner": decision.owner,
                 "gpus": decision.gpus,
                 "gpu_hours_per_day": decision.gpu_hours_per_day,
-                "usd_per_day": decision.usd_per_day,
+                "usd_per_day": None if _is_bound(case) else decision.usd_per_day,
             }
         )
     for refused in plan.refused:
@@ -118,7 +119,7 @@ def plan_rows(
                 "owner": case.owner,
                 "gpus": case.gpus,
                 "gpu_hours_per_day": case.recommendation.gpu_hours_per_day,
-                "usd_per_day": case.usd_per_day,
+                "usd_per_day": None if _is_bound(case) else case.usd_per_day,
             }
         rows.append(row | {"ruling": "deny"})
     # A demo's fleet acts while its time passes.
@@ -126,6 +127,10 @@ def plan_rows(
     whole = {"ts": _to_naive_utc(at), "aborted": aborted.text if aborted else None, "acts": acts}
     mine = [row | whole for row in rows if row["cluster"] == settings.cluster]
     return _batch("plan", mine)
+
+
+def _is_bound(case: Facts | None) -> bool:
+    return case is not None and case.recommendation.is_bound
 
 
 def build_policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:

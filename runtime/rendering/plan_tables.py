@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actions.gate_answers import format_subject
+from dashboards.detail_words import describe_verb
 from dashboards.figures import policy_actions
-from fallow.action_models import Decision, Reason
+from fallow.action_models import Decision, Facts, Reason
 from fallow.window import format_duration
 from runtime.rendering.tables import name_clusters, render
 
@@ -19,18 +20,34 @@ if TYPE_CHECKING:
     from actions.plan import RefusedCase
     from runtime.operations.plans import PlanResult, WhyNotReport
 
-SIGNS = {"allow": {"act": "+", "snapshot": "+"}, "hold": {}, "deny": {}}
-"""+ it would be done now, ~ its owner is notified or it is observed, = hold, - deny."""
+SIGNS = {"act": "+", "snapshot": "+", "observe": "."}
+"""Of allowed steps: it would be done now, or is only listed; ~ = its owner is notified."""
+ORDER = "+=~.-"
+"""Held ones wait for a person: they come before those that change nothing."""
+QUIET = {
+    "=": "held: why says until when, or for what",
+    "~": "notified: their owners get a notice, nothing changes",
+    ".": "listed: their policies only observe",
+}
+DOLLARS = (
+    "usd_per_day: 24 hours at the rate of the last waste; `fallow analyze` has the dollars of the "
+    "hours that were wasted. at_most_usd_per_day: hours in use, a bound"
+)
 
 
 def build_rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
     """Return a plan as rows: what would be done, what is held, what is refused, with the reason."""
-    by_hand = {s.policy: s.why for s in result.by_hand}
-    table_rows = [
-        _build_decision_row(d, result, by_hand.get(d.policy, "")) for d in result.plan.decisions
-    ] + [_build_refusal_row(r, result) for r in result.plan.refused]
-    order = "+~=-"
-    table_rows.sort(key=lambda row: (order.index(row[""]), -(row["usd_per_day"] or 0)))
+    facts = {f.finding.id: f for f in result.facts}
+    decisions, refused = result.plan.decisions, result.plan.refused
+    table_rows = [_build_decision_row(d, result, facts.get(d.finding)) for d in decisions]
+    table_rows += [_build_refusal_row(r, result, facts.get(r.finding)) for r in refused]
+    table_rows.sort(
+        key=lambda row: (
+            ORDER.index(row[""]),
+            -(row["usd_per_day"] or 0),
+            -(row["at_most_usd_per_day"] or 0),
+        )
+    )
     table_rows = name_clusters(table_rows)
     return table_rows[:top] if top else table_rows
 
@@ -38,6 +55,7 @@ def build_rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
 def document(result: "PlanResult") -> dict[str, Any]:
     """Return a plan as `fallow.plan/v1`."""
     allowed = list_allowed_decisions(result)
+    bounds = {f.finding.id for f in result.facts if f.recommendation.is_bound}
     aborted, clusters = result.plan.aborted, result.plan.list_clusters()
     of_several: dict[str, Any] = {}
     if len(clusters) > 1:
@@ -55,7 +73,10 @@ def document(result: "PlanResult") -> dict[str, Any]:
             "gpu_hours_per_day": round(sum(d.gpu_hours_per_day or 0 for d in allowed), 4),
             "usd_per_day": _parse_usd(allowed),
         },
-        "decisions": msgspec.to_builtins(result.plan.decisions, builtin_types=(Decimal,)),
+        "decisions": [
+            msgspec.to_builtins(d, builtin_types=(Decimal,)) | {"is_bound": d.finding in bounds}
+            for d in result.plan.decisions
+        ],
         "refused": msgspec.to_builtins(result.plan.refused),
         "cases": [
             {"id": f.id, "since": f.window.start, "gpu_hours": f.gpu_hours, "usd": f.usd}
@@ -114,6 +135,9 @@ def plan_notes(result: "PlanResult") -> list[str]:
         )
     else:
         lines.append("nothing would be acted upon now")
+    by_sign = Counter(map(_sign, result.plan.decisions))
+    lines += [f"{sign} {by_sign[sign]} {words}" for sign, words in QUIET.items() if by_sign[sign]]
+    lines.append(DOLLARS)
     for gate, count in Counter(r.reasons[0].gate for r in result.plan.refused if r.reasons).items():
         lines.append(f"- {count} refused first by gate '{gate}'")
     for row in sum_plan(result):
@@ -124,9 +148,9 @@ def plan_notes(result: "PlanResult") -> list[str]:
 
 
 def _build_decision_row(
-    decision: Decision, result: "PlanResult", by_hand: str = ""
+    decision: Decision, result: "PlanResult", facts: Facts | None
 ) -> dict[str, Any]:
-    why = _format_reasons(decision.reasons) if decision.ruling != "allow" else by_hand
+    why = _format_reasons(decision.reasons) if decision.ruling != "allow" else ""
     if decision.next_at is not None:
         why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
     return {
@@ -136,18 +160,19 @@ def _build_decision_row(
         "cluster": decision.subject[0],
         "workload": format_subject(decision.subject),
         "since": _find_case_start(result, decision.finding),
-        "do": decision.verb,
+        "do": describe_verb(decision.verb),
         "policy": decision.policy,
         "gpus": decision.gpus,
-        "usd_per_day": decision.usd_per_day,
+        **_split_usd(decision.usd_per_day, facts),
         "gpu_hours_per_day": decision.gpu_hours_per_day,
         "why": why,
         "id": decision.id,
     }
 
 
-def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
-    facts = next((f for f in result.facts if f.finding.id == refused.finding), None)
+def _build_refusal_row(
+    refused: "RefusedCase", result: "PlanResult", facts: Facts | None
+) -> dict[str, Any]:
     return {
         "": "-",
         "step": "",
@@ -155,13 +180,22 @@ def _build_refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str
         "cluster": refused.subject[0],
         "workload": format_subject(refused.subject),
         "since": _find_case_start(result, refused.finding),
-        "do": facts.recommendation.verb if facts else "",
+        "do": describe_verb(facts.recommendation.verb) if facts else "",
         "policy": refused.policy or "none",
         "gpus": facts.gpus if facts else None,
-        "usd_per_day": facts.usd_per_day if facts else None,
+        **_split_usd(facts.usd_per_day if facts else None, facts),
         "gpu_hours_per_day": facts.recommendation.gpu_hours_per_day if facts else None,
         "why": _format_reasons(refused.reasons),
         "id": refused.finding,
+    }
+
+
+def _split_usd(usd: Decimal | None, facts: Facts | None) -> dict[str, Decimal | None]:
+    """Return a whole day's dollars; what advice about hours in use could free at most is apart."""
+    is_bound = facts is not None and facts.recommendation.is_bound
+    return {
+        "usd_per_day": None if is_bound else usd,
+        "at_most_usd_per_day": usd if is_bound else None,
     }
 
 
@@ -174,7 +208,7 @@ def _find_case_start(result: "PlanResult", finding: str) -> datetime | None:
 def _sign(decision: Decision) -> str:
     if decision.ruling != "allow":
         return "="
-    return SIGNS["allow"].get(decision.step, "~")
+    return SIGNS.get(decision.step, "~")
 
 
 def _format_reasons(reasons: Sequence[Reason]) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -36,6 +37,9 @@ GAP = 2
 """Spaces between two columns."""
 PART = 10_000
 """Rows that become Python's own at a time."""
+EMPTY = ("", "-")
+BELOW = 4
+"""Spaces before a text below its row."""
 SHORT = 16
 """Characters that a cut text has at least."""
 Rows = Sequence[Mapping[str, Any]]
@@ -111,20 +115,24 @@ def fit_columns(
 
     `widths`: characters of each column; `figures`: the columns of numbers. The most important come
     first, and the first one always stays; `required` ones are as important. Only texts are cut, to
-    `SHORT` characters at least: never a name, an id or a figure.
+    `SHORT` characters at least: never a name, an id or a figure; nor a text that has a line of its
+    own below its row where it does not fit.
     """
-    ranks, whole = _read_ranks(noun)
-    texts = widths.keys() - whole - set(figures)
+    rules = _read_rules(noun)
+    ranks = rules.ranks
+    texts = widths.keys() - rules.whole - set(figures)
     first = next(iter(widths))
     order = sorted(
         widths,
         key=lambda name: (name != first, name not in required, ranks.get(name, len(ranks))),
     )
     fitted: dict[str, int] = {}
-    left = limit + GAP
+    left, has_lines = limit + GAP, False
     for name in order:
         need = min(widths[name], SHORT) if name in texts else widths[name]
-        if name == first or GAP + need <= left:
+        has_line = name in rules.below and (has_lines or GAP + need > left)
+        has_lines |= has_line
+        if name == first or (GAP + need <= left and not has_line):
             fitted[name] = need
             left -= GAP + need
     for name, width in fitted.items():
@@ -133,12 +141,29 @@ def fit_columns(
     return {name: fitted[name] for name in widths if name in fitted}
 
 
+class ColumnRules(msgspec.Struct, frozen=True):
+    """How the columns of one noun are fitted into a line (`columns.csv`)."""
+
+    ranks: dict[str, int]
+    """Of its own columns, the most important first."""
+    names: frozenset[str]
+    """What rows are called by."""
+    whole: frozenset[str]
+    """Never cut."""
+    below: frozenset[str]
+    """Not cut either: on a line of its own where it does not fit."""
+
+
 @cache
-def _read_ranks(noun: str) -> tuple[dict[str, int], frozenset[str]]:
+def _read_rules(noun: str) -> ColumnRules:
     rows = [r for r in read_table("runtime.rendering", "columns.csv") if r["noun"] in {noun, "*"}]
-    whole = frozenset(row["column"] for row in rows if row["may_cut"] == "no")
     own = [row["column"] for row in rows if row["noun"] == noun]
-    return {column: rank for rank, column in enumerate(own)}, whole
+    return ColumnRules(
+        ranks={column: rank for rank, column in enumerate(own)},
+        names=frozenset(row["column"] for row in rows if row["noun"] == "*"),
+        whole=frozenset(row["column"] for row in rows if row["may_cut"] != "yes"),
+        below=frozenset(row["column"] for row in rows if row["may_cut"] == "below"),
+    )
 
 
 def document(noun: str, body: Mapping[str, Any]) -> str:
@@ -222,14 +247,45 @@ def _render_table(names: Sequence[str], rows: Rows, noun: str) -> str:
     cells = {name: [name.upper(), *(format_value(row.get(name)) for row in rows)] for name in names}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     limit = get_width()
-    # Without the cluster, rows of equal names in two clusters could not be distinguished.
-    required = {"cluster"} if len({row.get("cluster") for row in rows} - {None, ""}) > 1 else ()
+    required = {"cluster"} if _has_namesakes(rows, noun) else ()
     fitted = widths if limit is None else fit_columns(widths, noun, limit, right, required)
     columns = (_align(cells[name], fitted[name], right=name in right) for name in fitted)
-    lines = zip(*columns, strict=True)
-    text = "\n".join((" " * GAP).join(line).rstrip() for line in lines) + "\n"
-    hidden = [name for name in names if name not in fitted]
-    return text + (f"({len(hidden)} more columns: -o csv)\n" if hidden else "")
+    lines = [(" " * GAP).join(line) for line in zip(*columns, strict=True)]
+    below = [name for name in names if name in _read_rules(noun).below and name not in fitted]
+    if limit is not None and below:
+        lines = _add_texts(lines, {name: cells[name] for name in below}, limit)
+    hidden = len(names) - len(fitted) - len(below)
+    more = [f"({hidden} more columns: -o csv)"] if hidden else []
+    return "\n".join([*(line.rstrip() for line in lines), *more]) + "\n"
+
+
+def _has_namesakes(rows: Rows, noun: str) -> bool:
+    """Return whether rows of two clusters could not be distinguished without the cluster."""
+    rules, columns = _read_rules(noun), {name for row in rows for name in row} - {"cluster"}
+    named = sorted(columns & rules.names & rules.ranks.keys(), key=rules.ranks.__getitem__)
+    pairs = {(row.get("cluster"), *(row.get(name) for name in named[:1])) for row in rows}
+    clusters = {row.get("cluster") for row in rows} - {None, ""}
+    return len(clusters) > 1 and len({pair[1:] for pair in pairs}) < len(pairs)
+
+
+def _add_texts(lines: list[str], texts: Mapping[str, list[str]], limit: int) -> list[str]:
+    """Return lines with texts: the first at the line's end where it fits, others below it."""
+    first, room = next(iter(texts)), limit - len(lines[0]) - GAP
+    added = []
+    for number, line in enumerate(lines):
+        rest = {name: cells[number] for name, cells in texts.items() if cells[number] not in EMPTY}
+        inline = first in rest and len(rest[first]) <= room and (number or room >= SHORT)
+        added.append(f"{line}{' ' * GAP}{rest.pop(first)}" if inline else line)
+        for name, text in rest.items() if number else ():
+            words = f"{name.replace('_', ' ')}: {text}"
+            width = max(limit - BELOW, SHORT)
+            added += [
+                f"{' ' * BELOW}{part}"
+                for part in textwrap.wrap(
+                    words, width, subsequent_indent="  ", break_on_hyphens=False
+                )
+            ]
+    return added
 
 
 def _align(column: Sequence[str], width: int, *, right: bool) -> list[str]:

@@ -142,6 +142,36 @@ def test_reclaiming_idle_gpus_does_not_hold_for_a_near_twin(
     assert (way.state, way.why, way.nodes, way.workloads) == ("refused", why, (), ())
 
 
+def test_while_a_quota_binds_the_way_raises_it_first_and_no_other_owner_blocks(
+    fleet: QueueFleet,
+) -> None:
+    stage_idle(fleet)
+    fleet.quota(used=1.0)
+    wait_for(fleet)
+    record = fleet.record()
+    refusal = "ResourceQuota team-b/gpus leaves 7 of nvidia.com/gpu, it needs 8"
+    assert record.blocked_by == ()
+    assert record.held_by_others.endswith(refusal)
+    way = record.cheapest_way
+    assert way is not None
+    assert [part.kind for part in way.parts] == ["raise_quota", "reclaim_idle"]
+    (reclaimed,) = way.workloads
+    assert way.describe() == (
+        f"raise the quota ({refusal}); reclaim the idle {reclaimed[2]}/{reclaimed[1]}/idle on n1"
+    )
+
+
+def test_a_higher_quota_is_no_way_where_nothing_fits_then_either(fleet: QueueFleet) -> None:
+    stage_busy(fleet)
+    fleet.quota(used=1.0)
+    wait_for(fleet)
+    record = fleet.record()
+    assert record.cheapest_way is None
+    assert record.describe_way() == (
+        "none was found with a higher quota, too: nobody holds GPUs idle that it could use"
+    )
+
+
 @pytest.mark.parametrize(
     ("waits", "stage"),
     [
@@ -437,7 +467,9 @@ def test_a_quota_of_a_namespace_cannot_borrow_from_another_one(fleet: QueueFleet
     wait_for(fleet)
     way = fleet.way("borrow")
     assert way.why.endswith("it needs 8; a quota of a namespace cannot borrow")
-    assert fleet.record().cheapest_way is None
+    raised = fleet.record().cheapest_way
+    assert raised is not None
+    assert (raised.kind, raised.nodes) == ("raise_quota", ("n1",))
 
 
 def test_another_cluster_is_a_way_and_its_taint_refuses(fleet: QueueFleet) -> None:

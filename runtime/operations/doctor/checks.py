@@ -1,5 +1,6 @@
 """Run all checks of `fallow doctor` in the order of the data: sources, money, storage, pages."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -79,6 +80,22 @@ def _list_source_rows(settings: Settings, now: datetime) -> list[CheckRow]:
     rows += cluster.check_cluster(settings)
     rows += prices.check_prices(settings, now)
     return rows
+
+
+def fold_withheld(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with one for all that analyzers withhold, in place of the first."""
+    prefix = analyzer_runs.WITHHELD
+    names = [r["check"].removeprefix(prefix) for r in rows if r["check"].startswith(prefix)]
+    folded = [r for r in rows if not r["check"].startswith(prefix)]
+    if names:
+        counts = ", ".join(f"{name} {count}" for name, count in Counter(names).most_common())
+        place = next(n for n, row in enumerate(rows) if row["check"].startswith(prefix))
+        text = f"analyzers do not judge everything; reasons by analyzer: {counts}"
+        folded.insert(place, {
+            "check": "withheld", "status": "warn", "finding": text,
+            "next_step": "fallow doctor -o csv lists each with its GPU-hours and what it needs",
+        })  # fmt: skip
+    return folded
 
 
 def exit_code(rows: Sequence[dict[str, Any]]) -> int:
