@@ -26,9 +26,6 @@ PLACE = ("pool", "node", "model")
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
 """Both are unallocated: the part that no job can use depends on the jobs."""
 
-ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
-"""The names in `warehouse/spend/grouped.sql`."""
-
 _NONE: Ints = np.empty(0, dtype=np.int64)
 MOST_US = 2**62
 _MOST_E8 = Decimal(2**62)

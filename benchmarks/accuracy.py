@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
+from benchmarks.accuracy_worlds import FALLOW, measure
 from benchmarks.result import Result
-from runtime.experiments.accuracy.measurement import FALLOW, measure
+from benchmarks.sensor_accuracy import SensorHours, measure_sensors
 from runtime.experiments.accuracy.scores import Score, pool_scores
-from runtime.experiments.accuracy.sensors import SensorHours, measure_sensors
 from warehouse.runners.local import LocalRunner
 
 WORKERS = 2

@@ -312,7 +312,7 @@ def test_the_figures_of_readme_are_those_of_the_code() -> None:
     words = re.sub(
         r"\([^)]*\)|^\d\. ", "", CODE.sub("", prose(ROOT / "README.md")), flags=re.MULTILINE
     )
-    cases = read_table("simulator.failure_cases", "cases.csv")
+    cases = read_table("tests.failure_cases", "cases.csv")
     twins = sum(bool(case["twin_of"]) for case in cases)
     assert f"all {len(cases) - twins} simulated failures and their {twins} near-twins" in text
     # tests/analyzers/reliability/test_incidents.py holds the table of this page.

@@ -31,7 +31,6 @@ from fallow.protocols import ClusterReader
 from fallow.resources import read_table
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-QUEUE = "kueue.x-k8s.io/queue-name"
 KUEUE = "kueue.x-k8s.io"
 
 

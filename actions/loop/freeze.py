@@ -17,7 +17,6 @@ from fallow.errors import FallowError, RefusedError
 NO = frozenset({"", "false", "no", "0", "off"})
 """The value of `frozen` in the ConfigMap when acting is allowed."""
 _OK = 300
-_EXISTS = 409
 
 
 class Freeze:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
     from runtime.operations.analyzer_runs import Analysis
 
-IDLE = "idle"
 
 MARKDOWN_CODE = "    "
 """Before a line of Markdown: it is code, in which nothing is markup or a link."""

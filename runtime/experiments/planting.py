@@ -1,23 +1,19 @@
 """Compare findings with what is truly unused in a simulated fleet.
 
 Planted idle time is every device that its workload leaves idle for at least an hour, while a stop
-would lose nothing or the workload's other devices compute. Other planted faults are those of
-`planted.csv`: inefficient work, and faults of nodes and GPUs.
+would lose nothing or the workload's other devices compute.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import cache
 
 import msgspec
 import numpy as np
 
 from fallow.models import Finding
-from fallow.resources import read_table
 from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
 from simulator.exporters.device_telemetry import get_key
 from simulator.models import TICK_S, Marks
-from simulator.world import Spec
 
 MIN_IDLE_S = 3600.0
 IDLE = "idle"
@@ -41,16 +37,6 @@ class Comparison(msgspec.Struct, frozen=True):
     """None where a device has no price."""
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """A planted fault, and the findings about it."""
-
-    kind: str
-    subject: str
-    analyzer: str
-    findings: tuple[str, ...]
-    """Ids; empty = no analyzer found it."""
-
-
 def compare(
     truth: Truth,
     courses: Mapping[Owner, Course],
@@ -71,9 +57,9 @@ def compare(
         for device, (gpus, idle) in course.by_device.items():
             marks = _mark_unused(course, gpus, idle)
             mine = _mark_findings(truth.ticks, by_owner.get(owner, ()), device)
-            hours = _convert_hours(gpus[marks])
+            hours = convert_hours(gpus[marks])
             planted += hours
-            covered += _convert_hours(gpus[marks & mine])
+            covered += convert_hours(gpus[marks & mine])
             rate = rates.get(device)
             if hours and (usd is None or rate is None):
                 usd = None
@@ -94,60 +80,6 @@ def compare(
         false_alarms=sum(hours == 0 for hours in hit),
         planted_usd=None if usd is None else Decimal(f"{usd:.2f}"),
     )
-
-
-def list_troubles(
-    spec: Spec,
-    courses: Mapping[Owner, Course],
-    behaviours: Mapping[Owner, str],
-    findings: Sequence[Finding],
-) -> list[Trouble]:
-    """Return the planted faults besides idle devices, and the analyzers that found them.
-
-    Work counts from the hours on that its analyzer requires. Nodes count where the world's spec
-    names them; random faults of other nodes are not included.
-    """
-    troubles = []
-    for kind, subject, hours in (
-        *_list_work_done(courses, behaviours),
-        *_list_planted_faults(spec),
-    ):
-        for row in _list_kinds():
-            if row["planted"] == kind and hours >= float(row["least_gpu_hours"]):
-                finding_ids = tuple(
-                    f.id
-                    for f in findings
-                    if f.analyzer in row["analyzer"].split()
-                    and f.kind in row["kinds"].split()
-                    and _is_about(f, subject, row["of"])
-                )
-                troubles.append(Trouble(kind, subject, row["analyzer"].split()[0], finding_ids))
-    return troubles
-
-
-def _list_work_done(
-    courses: Mapping[Owner, Course], behaviours: Mapping[Owner, str]
-) -> Iterator[tuple[str, str, float]]:
-    for owner, course in sorted(courses.items()):
-        worked = _convert_hours(course.gpus[~course.idle])
-        yield behaviours.get(owner, ""), "/".join(owner), worked
-
-
-def _list_planted_faults(spec: Spec) -> Iterator[tuple[str, str, float]]:
-    yield from sorted({(m.why, m.node, 0.0) for m in spec.planted})
-    yield from sorted({("thermal", h.node, 0.0) for h in spec.heat})
-
-
-def _is_about(finding: Finding, subject: str, of: str) -> bool:
-    about = finding.subject
-    if of == "node":
-        return subject in about.nodes
-    return subject == f"{about.namespace}/{about.workload_kind}/{about.workload}"
-
-
-@cache
-def _list_kinds() -> tuple[dict[str, str], ...]:
-    return tuple(read_table("runtime.experiments", "planted.csv"))
 
 
 def _mark_unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:
@@ -178,7 +110,7 @@ def _sum_true_hours(
     span = _span(ticks, finding)
     devices = finding.details.get("devices", tuple(course.by_device))
     held_devices = [course.by_device[d] for d in devices if d in course.by_device]
-    hours = sum(_convert_hours(gpus[span][idle[span]]) for gpus, idle in held_devices)
+    hours = sum(convert_hours(gpus[span][idle[span]]) for gpus, idle in held_devices)
     return min(hours, finding.gpu_hours)
 
 
@@ -188,5 +120,6 @@ def _span(ticks: Doubles, finding: Finding) -> slice:
     return slice(begin, end)
 
 
-def _convert_hours(gpus: Doubles) -> float:
+def convert_hours(gpus: Doubles) -> float:
+    """Return GPU-hours from the GPUs held at each tick."""
     return float(gpus.sum()) * TICK_S / HOUR_S

@@ -1,6 +1,5 @@
 """Run `fallow analyze`: run analyzers, recommend, apportion savings, rank by dollars."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
     from analyzers.waterfall import SavingsWaterfall
 
-log = logging.getLogger("fallow.analyzers")
 
 PARALLEL_ANALYZERS = 2
 """Analyzers that run in parallel: one computes while the other queries."""

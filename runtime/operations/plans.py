@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
 
-IDLE = "idle"
 LOOKBACK_MARGIN = timedelta(hours=1)
 """Lookback for idle work: longer than the longest duration that an idle verdict requires."""
 STALE_AFTER = timedelta(minutes=10)

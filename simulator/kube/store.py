@@ -37,11 +37,14 @@ from simulator.kube.status import (
     build_not_found,
     build_precondition,
 )
-from simulator.kube.webhooks import Webhook
 
 Object = dict[str, Any]
 Subresource = Literal["", "status", "scale", "resize"]
 Changes = list[StoreChange]
+Listed = Callable[[str], Sequence[Object]]
+"""Return all objects of a kind."""
+Webhook = Callable[[Object, "Object | None", Listed], None]
+"""Check a new object against the one it replaces and the others; raise a refusal."""
 
 CRD = "CustomResourceDefinition"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -72,7 +75,7 @@ class ObjectStore:
         self.version = 0
         self.history = ChangeHistory(history)
         self.webhooks: Mapping[str, Webhook] = {}
-        """Validating webhooks by kind; none are installed at first."""
+        """Validating webhooks by kind; a CRD without its operator accepts everything."""
         self._draws = server_metadata.IdentityGenerator(seed)
         self._objects: dict[str, dict[str, Object]] = {}
         self._sorted: dict[str, list[str]] = {}

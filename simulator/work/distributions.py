@@ -5,10 +5,8 @@
     gentd26.csv        Alibaba GenAI serving pods 2026: ON and OFF runs begun in busy hours (s),
                        a pod's mean duty cycle while ON, and a tick's over that mean
     gentd26_hours.csv  share of those pods that are ON, by hour of the local day
-    pai.csv            Alibaba PAI: mean GPU utilisation of pods; 34.5 % at zero, median 1.5 %,
-                       24.6 % at 10 % or more, 5 % at 50 % or more; between the points log-linear
 
-`fit.py` fits the first three.
+`tools/fit.py` fits them.
 """
 
 from functools import cache
@@ -58,22 +56,6 @@ def compute_mean(law: str) -> float:
     return float(np.trapezoid(values, at))
 
 
-@cache
-def _read_pai() -> tuple[Array, Array]:
-    rows = [row for row in read("pai.csv") if float(row["util"])]
-    return (
-        np.array([float(row["p"]) for row in rows]),
-        np.log(np.array([float(row["util"]) for row in rows])),
-    )
-
-
-def get_pai_mean(p: float) -> float:
-    """Return the mean utilisation (0-1) of the pod at place `p` (0-1) of PAI's pods."""
-    at, logs = _read_pai()
-    return 0.0 if p < at[0] else float(np.exp(np.interp(p, at, logs)))
-
-
-@cache
 def read_hours() -> Array:
     """Return the share of serving pods that are ON, by hour of the local day."""
     return np.array([float(row["on_share"]) for row in read("gentd26_hours.csv")])

@@ -11,11 +11,11 @@ from collectors.inventory import build_batches
 from dashboards.text import format_hours
 from fallow.settings import load
 from fallow.tables import Batch
-from simulator.failure_cases.cases import read_cases
-from simulator.failure_cases.recording import CasePlayer
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.conftest import Fallow
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
+from tests.failure_cases.cases import read_cases
+from tests.failure_cases.recording import CasePlayer
 from warehouse.lake import Warehouse
 
 BOUNDS = f"{WINDOW.start:%Y-%m-%dT%H:%MZ}/{WINDOW.end:%Y-%m-%dT%H:%MZ}"

@@ -20,11 +20,11 @@ from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations.incidents import list_incidents, store_incidents
-from simulator.failure_cases.cases import read_cases
-from simulator.failure_cases.recording import CasePlayer
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
 from tests.dashboards.drawing import Draw, texts
+from tests.failure_cases.cases import read_cases
+from tests.failure_cases.recording import CasePlayer
 from warehouse.allocation import write_allocations
 from warehouse.coverage import WindowCoverage
 from warehouse.incidents import IncidentSign

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from benchmarks import peer_rules as peers
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy import peers
 from runtime.experiments.accuracy.scores import Verdict
 from simulator.exporters.quirks import Quirks
 from warehouse.lake import Warehouse

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.experiments.accuracy.sensors import SensorHours, measure_sensors
+from benchmarks.sensor_accuracy import SensorHours, measure_sensors
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.xdist_group("accuracy")]
 

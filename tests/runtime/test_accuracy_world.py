@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.accuracy import measure_worlds
-from runtime.experiments.accuracy.measurement import FALLOW, measure
+from benchmarks.accuracy_worlds import FALLOW, measure
 from runtime.experiments.accuracy.scores import Score
 
 # tests/simulator/exporters/test_verdicts.py: each quirk, and all at once; the rules of the peers,

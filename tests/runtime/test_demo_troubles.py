@@ -9,8 +9,8 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments import demo, demo_plants
 from runtime.experiments.accuracy.truth import list_courses
-from runtime.experiments.planting import list_troubles
 from runtime.operations import analyzer_runs, pipeline
+from tests.runtime.planted_troubles import list_troubles
 from warehouse.lake import Warehouse
 
 

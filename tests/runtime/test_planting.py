@@ -9,10 +9,11 @@ import pytest
 from fallow.models import Finding, Subject
 from fallow.window import Window
 from runtime.experiments.accuracy.truth import Course, Truth
-from runtime.experiments.planting import compare, list_troubles
+from runtime.experiments.planting import compare
 from simulator.hardware_faults import HardwareFault
 from simulator.models import TICK_S, SimulatedDevice
 from simulator.world import Spec
+from tests.runtime.planted_troubles import list_troubles
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 TICKS = START.timestamp() + TICK_S * np.arange(480.0)  # four hours

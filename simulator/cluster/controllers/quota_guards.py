@@ -19,7 +19,6 @@ from simulator.cluster.store_writer import StoreWriter, get_replicas
 from simulator.cluster.view import View
 from simulator.kube import quota
 
-MANAGER = "kube-controller-manager"
 FORGIVE_S = 120.0
 """An eviction that did not happen stops counting after this time (DeletionTimeout)."""
 

@@ -17,7 +17,6 @@ from simulator.cluster.objects import (
 )
 
 STOPPED = "kubeflow-resource-stopped"
-LOCK = "odh-notebook-controller-lock"
 KSERVE_STOP = "serving.kserve.io/stop"
 RAW = {"RawDeployment", "Standard"}
 

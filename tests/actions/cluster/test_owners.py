@@ -1,5 +1,6 @@
 """Owners: the topmost one, or nobody; never a lower one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -50,21 +51,24 @@ def pod(place: Place, name: str = "p", owner: Object | None = None, **meta: Any)
     return make(place, "Pod", name, POD, owner, **meta)
 
 
-def read_chain(made: Object, place_door: KubeClient) -> tuple[Object, ...] | UnknownOwner:
+Chain = tuple[Mapping[str, Any], ...] | UnknownOwner
+
+
+def read_chain(made: Object, place_door: KubeClient) -> Chain:
     return OwnerChainReader(place_door).chain({"apiVersion": "v1", "kind": "Pod", **made})
 
 
-def reason(chain: tuple[Object, ...] | UnknownOwner) -> str:
+def reason(chain: Chain) -> str:
     assert isinstance(chain, UnknownOwner), chain
     return chain.reason
 
 
-def top(chain: tuple[Object, ...] | UnknownOwner) -> Target:
+def top(chain: Chain) -> Target:
     assert not isinstance(chain, UnknownOwner), chain
     return to_target(chain[-1], "sim")
 
 
-def named(chain: tuple[Object, ...] | UnknownOwner) -> str:
+def named(chain: Chain) -> str:
     return f"{top(chain).kind}/{top(chain).name}"
 
 

@@ -21,11 +21,11 @@ from capacity.queue.exclusions import EXCLUDED
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.settings import load
 from runtime.operations.incidents import store_incidents
-from simulator.failure_cases.cases import read_cases
-from simulator.failure_cases.recording import CasePlayer
 from tests.actions.cases import SPENT
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
+from tests.failure_cases.cases import read_cases
+from tests.failure_cases.recording import CasePlayer
 from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up

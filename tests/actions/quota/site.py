@@ -20,9 +20,9 @@ from fallow.action_models import Decision, Intent
 from fallow.kube.api import ApiConnection
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
-from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.servers import kube_apiserver as real
 from tests.servers.definitions import ROOT, build_definitions
+from tests.servers.quota_webhooks import QUOTA_WEBHOOKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MERGE = "application/merge-patch+json"

@@ -25,8 +25,8 @@ from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore
-from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.analyzers.conftest import Memory
+from tests.servers.quota_webhooks import QUOTA_WEBHOOKS
 
 GPU = "nvidia.com/gpu"
 START = datetime(2026, 10, 5, tzinfo=UTC)

@@ -14,7 +14,7 @@ from actions.quota.systems.system import FieldChange, format_amount
 from actions.quota.writes import build_patches
 from fallow.action_models import Target
 from simulator.kube.store import ObjectStore
-from simulator.kube.webhooks import QUOTA_WEBHOOKS
+from tests.servers.quota_webhooks import QUOTA_WEBHOOKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -12,9 +12,9 @@ from actions.loop.actor import Actor
 from fallow.action_models import Decision, Facts, Reason
 from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
-from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.actions.loop import site as loop
 from tests.actions.quota.site import GPU, move
+from tests.servers.quota_webhooks import QUOTA_WEBHOOKS
 
 VOLCANO = "Queue.scheduling.volcano.sh"
 MOVES = [move("a", 16, 12), move("b", 4, 8)]

@@ -21,7 +21,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.quirks import Quirks
-from simulator.failure_cases.recording import LENGTH_S, FailureRecording
+from tests.failure_cases.recording import LENGTH_S, FailureRecording
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(seconds=LENGTH_S))

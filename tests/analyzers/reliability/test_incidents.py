@@ -12,10 +12,10 @@ from actions.policy.parser import read_policies
 from analyzers.reliability.incidents.judge import judge_signals
 from analyzers.reliability.incidents.records import Incident
 from fallow.resources import read_table
-from simulator.failure_cases.cases import read_cases
-from simulator.failure_cases.recording import CasePlayer
 from tests.analyzers.conftest import Memory
 from tests.analyzers.reliability.recordings import START, classify, fill
+from tests.failure_cases.cases import read_cases
+from tests.failure_cases.recording import CasePlayer
 
 POLICIES = Path(__file__).resolve().parents[3] / "policies"
 ANSWERS = {

@@ -11,11 +11,11 @@ from analyzers.sizing.analyzer import SizingAnalyzer
 from collectors.kube.owners import TopOwner
 from collectors.kube.pods import PodContext, build_pod_row
 from fallow.window import Window
-from simulator.exporters.container_rows import build_container_rows
 from simulator.models import DeviceAllocation
 from simulator.work.behaviours import Script, WorkPlan, build_script
 from tests.kube.objects import as_pod
 from tests.simulator.cluster.conftest import START_S, Small
+from tests.simulator.exporters.container_rows import build_container_rows
 
 BEGIN = datetime.fromtimestamp(START_S, UTC)
 DAYS = 8

@@ -17,11 +17,11 @@ from collectors.exporters import ExporterCollector
 from collectors.jupyter import JupyterCollector
 from fallow.collector_settings import ExporterSettings, JupyterSettings
 from fallow.errors import UsageError
-from simulator.exporters.host_rows import HostRows
 from simulator.exporters.server import ExporterServer
 from simulator.exporters.snapshot import WorldSnapshot
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import WINDOW, Scraped
+from tests.simulator.exporters.host_rows import HostRows
 
 Samples = dict[tuple[str, str], float]
 

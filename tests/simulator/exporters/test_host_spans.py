@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from fallow.tables import Batch
-from simulator.exporters.host_rows import HostRows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.models import DeviceAllocation, Holder
 from simulator.work.behaviours import Script, WorkPlan, build_script
 from simulator.work.host import sample_host
 from simulator.work.kinds import read_kinds
+from tests.simulator.exporters.host_rows import HostRows
 
 START = datetime(2026, 11, 16, 8, tzinfo=UTC).timestamp()
 PLANS = ("serving", "day notebook", "terminal notebook", "training")

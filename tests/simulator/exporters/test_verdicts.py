@@ -17,10 +17,10 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
 from simulator.exporters.device_rows import build_rows
-from simulator.exporters.host_rows import HostRows
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation
 from tests.simulator.exporters import fleet
+from tests.simulator.exporters.host_rows import HostRows
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 
 from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
-from simulator.kube.webhooks import QUOTA_WEBHOOKS
+from tests.servers.quota_webhooks import QUOTA_WEBHOOKS
 
 GPU = "nvidia.com/gpu"
 TREE = "quota.scheduling.koordinator.sh"

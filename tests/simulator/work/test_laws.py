@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.work import distributions, fit, mix
+from simulator.work import distributions
 from simulator.work.behaviours import WorkPlan, build_script
 from simulator.work.chance import Array
 from simulator.work.kinds import read_kinds
+from tools import fit
 
 pytestmark = pytest.mark.slow
 
@@ -46,24 +47,6 @@ def test_the_fit_writes_what_the_project_keeps(
     fit.main(str(shared_data("acme").parent), str(tmp_path))
     with (tmp_path / "gentd26_hours.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 24
-
-
-@pytest.mark.parametrize(
-    ("place", "util"), [(0.3449, 0.0), (0.5, 0.015), (0.754, 0.10), (0.95, 0.50), (1.0, 1.0)]
-)
-def test_the_pai_law_passes_through_its_published_points(place: float, util: float) -> None:
-    assert distributions.get_pai_mean(place) == pytest.approx(util)
-
-
-def test_a_population_follows_the_pai_law() -> None:
-    means = np.array(
-        [build_script(mix.draw(seed), WEEK[0]).play(WEEK).busy.mean() for seed in range(800)]
-    )
-    # Four standard errors of a share among 800 pods are at most 7 points.
-    assert (means == 0).mean() == pytest.approx(0.345, abs=0.06)
-    assert 0.008 <= np.median(means) <= 0.025
-    assert (means >= 0.10).mean() == pytest.approx(0.246, abs=0.06)
-    assert (means >= 0.50).mean() == pytest.approx(0.05, abs=0.03)
 
 
 def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:

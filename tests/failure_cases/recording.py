@@ -18,7 +18,6 @@ import numpy as np
 
 from fallow.errors import UsageError
 from simulator.cluster.objects import format_time
-from simulator.failure_cases.cases import CaseFault, FailureCase
 from simulator.models import (
     TICK_S,
     Block,
@@ -32,6 +31,7 @@ from simulator.work.effects import Effect
 from simulator.work.levels import count_steps
 from simulator.work.plans import WorkPlan
 from simulator.work.signals import compute_signals
+from tests.failure_cases.cases import CaseFault, FailureCase
 
 Object = dict[str, Any]
 LENGTH_S = 5 * 3600.0

@@ -1,8 +1,8 @@
-"""Fit the tables of this folder to public data: `python -m simulator.work.fit DATA [OUT]`.
+"""Fit the tables of `simulator/work` to public data: `python -m tools.fit DATA [OUT]`.
 
 DATA is a folder with `acme/acme_util_power_cdfs.csv` (Shanghai AI Lab Acme, NSDI'24, CC-BY-4.0)
 and `gentd26/gpu_dev_pods_0-7.parquet` (Alibaba GenAI serving pods 2026, research and study only).
-Only parameters of distributions are stored, no rows of either. `pai.csv` is quoted, not fitted.
+Only parameters of distributions are stored, no rows of either.
 """
 
 import csv
@@ -121,7 +121,7 @@ def fit(data: Path) -> dict[str, Rows]:
     }
 
 
-def main(data: str, out: str = str(Path(__file__).parent)) -> None:
+def main(data: str, out: str = str(Path(__file__).parents[1] / "simulator" / "work")) -> None:
     """Write the fitted tables into a folder; this one unless another is named."""
     for name, rows in fit(Path(data)).items():
         with (Path(out) / name).open("w", encoding="utf-8", newline="") as file:

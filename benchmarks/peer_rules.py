@@ -54,7 +54,6 @@ PRINCETON = Rule(
     kinds=None,
     parameters={"start_s": 7200, "part": 1.0},
 )
-RULES = (GPU_PRUNER, PRINCETON)
 
 
 def read_verdicts(

@@ -6,20 +6,15 @@ pkg/webhooks/admission/queues/validate/validate_queue.go, Kueue pkg/webhooks
 only warns about sums, scheduler-plugins has none: there the writers have to check the sums.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from fallow.kube.quantities import require_quantity
 from simulator.kube.status import StatusError
+from simulator.kube.store import Listed, Webhook
 
 Object = dict[str, Any]
-Listed = Callable[[str], Sequence[Object]]
-"""Return all objects of a kind."""
-Webhook = Callable[[Object, "Object | None", Listed], None]
-"""Check a new object against the one it replaces and the others; raise a refusal."""
-
-GPU = "nvidia.com/gpu"
 KOORDINATOR = "quota.scheduling.koordinator.sh"
 KOORDINATOR_ROOT = "koordinator-root-quota"
 KOORDINATOR_OWN = {KOORDINATOR_ROOT, "koordinator-default-quota", "koordinator-system-quota"}

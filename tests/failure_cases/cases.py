@@ -39,7 +39,7 @@ class FailureCase(msgspec.Struct, frozen=True):
 def read_cases() -> Mapping[str, FailureCase]:
     """Return every case by name."""
     faults: dict[str, list[CaseFault]] = defaultdict(list)
-    for row in read_table("simulator", "failure_cases/faults.csv"):
+    for row in read_table("tests.failure_cases", "faults.csv"):
         fault = CaseFault(float(row["at_s"]), row["fault"], row["on"], row["value"])
         faults[row["case"]].append(fault)
     cases = {
@@ -53,7 +53,7 @@ def read_cases() -> Mapping[str, FailureCase]:
             meaning=row["meaning"],
             faults=tuple(faults.pop(row["case"], ())),
         )
-        for row in read_table("simulator", "failure_cases/cases.csv")
+        for row in read_table("tests.failure_cases", "cases.csv")
     }
     if faults:
         raise ValueError(f"faults of no case: {', '.join(sorted(faults))}")
