@@ -3,6 +3,8 @@
 The totals of the ledger are views, so that they follow its rows as they do in the lake.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import duckdb
@@ -24,6 +26,19 @@ def empty() -> duckdb.DuckDBPyConnection:
     engine = duckdb.connect(config={"threads": "1"})
     engine.execute(_creation())
     return engine
+
+
+_unused: list[duckdb.DuckDBPyConnection] = []
+
+
+@contextmanager
+def lent() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend an engine as `empty` for a test, which may commit nothing: it is empty again after."""
+    engine = _unused.pop() if _unused else empty()
+    engine.execute("BEGIN")
+    yield engine
+    engine.execute("ROLLBACK")
+    _unused.append(engine)
 
 
 @cache

@@ -21,11 +21,11 @@ class Memory:
     Rows wait in Python until somebody asks: a thousand small inserts are most of a test's time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, with_engine: duckdb.DuckDBPyConnection | None = None) -> None:
         self.asked: list[str] = []
         self._waiting: dict[str, list[pa.Table]] = {}
         self._rows: dict[str, list[Mapping[str, object]]] = {}
-        self._engine = engine.empty()
+        self._engine = with_engine or engine.empty()
 
     @property
     def engine(self) -> duckdb.DuckDBPyConnection:
@@ -71,9 +71,8 @@ class Memory:
 
 @pytest.fixture
 def views() -> Iterator[Memory]:
-    memory = Memory()
-    yield memory
-    memory.engine.close()
+    with engine.lent() as one:
+        yield Memory(one)
 
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

@@ -1,10 +1,11 @@
 """A warehouse of plain DuckDB tables: the ledger's queries need no more than the nouns' names."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -21,9 +22,9 @@ Row = dict[str, Any]
 class Tables:
     """What `allocate`, `post`, `keep` and `spend` use of a warehouse."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_engine: duckdb.DuckDBPyConnection | None = None) -> None:
         self.settings = Settings()
-        self._connection = engine.empty()
+        self._connection = with_engine or engine.empty()
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
         listed = list(rows)
@@ -160,6 +161,7 @@ def builders() -> type[LedgerBuilders]:
 
 
 @pytest.fixture
-def tables() -> Tables:
+def tables() -> Iterator[Tables]:
     """Return empty tables."""
-    return Tables()
+    with engine.lent() as one:
+        yield Tables(one)

@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 
 Script = Callable[[socket.socket, threading.Event], None]
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -98,12 +99,18 @@ def redirect(to: str) -> Script:
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIPPED = b"Content-Encoding: gzip\r\n"
-BOMB = b"".join([gzip.compress(bytes(1 << 20), 9)] * 96)
-DEFLATED = zlib.compress(bytes(96 << 20), 9)
+DEFLATED = b"Content-Encoding: deflate\r\n"
+
+
+@cache
+def make_bombs() -> tuple[bytes, bytes]:
+    """Return 96 MiB of zeros in little, by gzip and by deflate."""
+    return gzip.compress(bytes(1 << 20), 9) * 96, zlib.compress(bytes(96 << 20), 9)
 
 
 def list_wire_oddities(elsewhere: str) -> Mapping[str, Script]:
     """Return answers that no client may accept, whatever it reads; `elsewhere` is redirected to."""
+    gzipped, deflated = make_bombs()
     return {
         "a body that never ends": repeat(OK + b"\r\n", PIECE),
         "chunks that never end": repeat(CHUNKED, b"10000\r\n" + PIECE + b"\r\n"),
@@ -116,8 +123,8 @@ def list_wire_oddities(elsewhere: str) -> Mapping[str, Script]:
         "100 Continue without end": repeat(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
         "what is no gzip": say_body(b"no gzip at all", GZIPPED),
         "half a gzip": say_body(gzip.compress(PIECE)[:60], GZIPPED),
-        "a bomb of gzip": say_body(BOMB, GZIPPED),
-        "a bomb of deflate": say_body(DEFLATED, b"Content-Encoding: deflate\r\n"),
+        "a bomb of gzip": say_body(gzipped, GZIPPED),
+        "a bomb of deflate": say_body(deflated, DEFLATED),
         "a length of more than it sends": say(OK + b"Content-Length: 999\r\n\r\nx 1\n"),
         "a length of 5,000 digits": hold(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n"),
         "a negative length": hold(OK + b"Content-Length: -1\r\n\r\n"),

@@ -9,13 +9,18 @@ import gzip
 import threading
 import time
 from contextlib import suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 BASE_MJ, STEP_MJ = 0, 200_000
 MODEL = "NVIDIA H100 80GB HBM3"
-BOMB = gzip.compress(b"\n" * 200_000_000, 6)
-"""200 MB of empty lines in 0.2 MB."""
 FAULTS = ("hang", "drip", "bomb", "refuse")
+
+
+@cache
+def _make_bomb() -> bytes:
+    """Return 200 MB of empty lines in 0.2 MB."""
+    return gzip.compress(b"\n" * 200_000_000, 6)
 
 
 class CountingExporter:
@@ -73,7 +78,7 @@ class CountingExporter:
             case "refuse":
                 request.send_error(503)
             case "bomb":
-                _send(request, BOMB, encoding="gzip")
+                _send(request, _make_bomb(), encoding="gzip")
             case "drip":
                 self._drip(request)
             case _:
