@@ -3,7 +3,7 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 SHELL = {"", "sh", "bash", "console"}
 FOLDERS = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] not in ".~"}
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
 
 class Line(NamedTuple):
@@ -66,46 +65,57 @@ def anchors(page: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@each_page
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    broken = []
-    for target in LINK.findall(prose(page)):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        if not there.exists():
-            broken.append(f"{target}: no such file")
-        elif anchor and anchor not in anchors(there):
-            broken.append(f"{target}: no such heading")
-    assert not broken
+def check_pages(list_wrong: Callable[[Path], Iterable[str]]) -> None:
+    """Fail with all that is wrong on any page, each after the page's name."""
+    wrong = [f"{page.relative_to(ROOT)}: {said}" for page in PAGES for said in list_wrong(page)]
+    assert not wrong
 
 
-@each_page
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
-    missing = []
-    for code in CODE.findall(prose(page)):
-        name = code.removeprefix("./").partition("::")[0].rstrip("/")
-        if not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+", name) or name.split("/")[0] not in FOLDERS:
-            continue
-        if name.startswith("fallow/") and "." not in name:
-            continue  # a namespace and a name in a cluster
-        if not (ROOT / name).exists():
-            missing.append(name)
-    assert not missing
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    def list_broken(page: Path) -> Iterator[str]:
+        for target in LINK.findall(prose(page)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            there = (page.parent / path).resolve() if path else page
+            if not there.exists():
+                yield f"{target}: no such file"
+            elif anchor and anchor not in anchors(there):
+                yield f"{target}: no such heading"
+
+    check_pages(list_broken)
 
 
-@each_page
-def test_every_module_and_target_that_a_page_runs_is_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_every_file_that_a_page_names_is_there() -> None:
+    def list_missing(page: Path) -> Iterator[str]:
+        for code in CODE.findall(prose(page)):
+            name = code.removeprefix("./").partition("::")[0].rstrip("/")
+            if not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+", name) or name.split("/")[0] not in FOLDERS:
+                continue
+            if name.startswith("fallow/") and "." not in name:
+                continue  # a namespace and a name in a cluster
+            if not (ROOT / name).exists():
+                yield name
+
+    check_pages(list_missing)
+
+
+def test_every_module_and_target_that_a_page_runs_is_there() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for module, name in re.findall(r"python -m ([\w.]+)(?: ([a-z_]+))?", text):
-        path = ROOT / module.replace(".", "/")
-        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
-        if module == "benchmarks" and name:
-            assert (path / f"{name}.py").exists(), f"python -m benchmarks {name}"
-    for target in re.findall(r"[`$] ?make ([a-z-]+)", text):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+
+    def list_missing(page: Path) -> Iterator[str]:
+        text = page.read_text(encoding="utf-8")
+        for module, name in re.findall(r"python -m ([\w.]+)(?: ([a-z_]+))?", text):
+            path = ROOT / module.replace(".", "/")
+            if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists()):
+                yield module
+            if module == "benchmarks" and name and not (path / f"{name}.py").exists():
+                yield f"python -m benchmarks {name}"
+        for target in re.findall(r"[`$] ?make ([a-z-]+)", text):
+            if not re.search(rf"^{target}:", makefile, re.MULTILINE):
+                yield f"make {target}"
+
+    check_pages(list_missing)
 
 
 @cache
@@ -150,30 +160,31 @@ def parsed(words: list[str]) -> str | None:
 EXAMPLES = sorted(set(lines()))
 
 
-@pytest.mark.parametrize("line", EXAMPLES, ids=lambda line: f"{line.page}: {line.text[:60]}")
-def test_every_command_of_a_block_has_a_command_and_options_that_exist(line: Line) -> None:
-    assert parsed(line.words) is None
-
-
-@each_page
-def test_every_command_in_a_sentence_has_options_that_exist(page: Path) -> None:
-    wrong = []
-    for code in CODE.findall(prose(page)):
-        words = code.split()
-        if len(words) < 2 or words[0] != "fallow" or not words[1].isidentifier():
-            continue
-        group, names = command_line(), words[1:]
-        while hasattr(group, "commands") and names and names[0] in group.commands:
-            group, names = group.commands[names[0]], names[1:]
-        if group is command_line():
-            wrong.append(f"{code}: no such command")
-            continue
-        if hasattr(group, "commands") and names and names[0].islower():
-            wrong.append(f"{code}: no such command")
-        known = {name for p in getattr(group, "params", ()) for name in (*p.opts, "--help")}
-        unknown = {w.partition("=")[0] for w in names if re.match(r"--?[a-z]", w)} - known
-        wrong += [f"{code}: no option {name}" for name in sorted(unknown)]
+def test_every_command_of_a_block_has_a_command_and_options_that_exist() -> None:
+    wrong = [f"{e.page}: {e.text}: {said}" for e in EXAMPLES if (said := parsed(e.words))]
+    assert EXAMPLES
     assert not wrong
+
+
+def test_every_command_in_a_sentence_has_options_that_exist() -> None:
+    def list_wrong(page: Path) -> Iterator[str]:
+        for code in CODE.findall(prose(page)):
+            words = code.split()
+            if len(words) < 2 or words[0] != "fallow" or not words[1].isidentifier():
+                continue
+            group, names = command_line(), words[1:]
+            while hasattr(group, "commands") and names and names[0] in group.commands:
+                group, names = group.commands[names[0]], names[1:]
+            if group is command_line():
+                yield f"{code}: no such command"
+                continue
+            if hasattr(group, "commands") and names and names[0].islower():
+                yield f"{code}: no such command"
+            options = {name for p in getattr(group, "params", ()) for name in (*p.opts, "--help")}
+            named = {w.partition("=")[0] for w in names if re.match(r"--?[a-z]", w)}
+            yield from (f"{code}: no option {name}" for name in sorted(named - options))
+
+    check_pages(list_wrong)
 
 
 def test_a_wrong_command_line_is_seen() -> None:
