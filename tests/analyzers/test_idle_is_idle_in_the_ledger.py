@@ -134,7 +134,7 @@ def test_a_simulated_fleet_with_faulty_exporters(tmp_path: Any, seed: int) -> No
     window = Window(START, START + timedelta(days=1))
     world = World(Spec(nodes=build_nodes(POOLS), start_s=START.timestamp()), seed)
     settings = isolate_settings(tmp_path, threads=2)
-    with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: window.end) as warehouse:
         run_world(warehouse, world, window, Quirks.of(FAULTS, seed))
         found = overlaps(warehouse, window)
     check(found)
@@ -228,7 +228,7 @@ OTHER_INTERVALS = [pytest.param(*other, marks=pytest.mark.long) for other in ((1
 @pytest.mark.parametrize(("seed", "every"), [(3, 60), *OTHER_INTERVALS])
 def test_series_at_the_bounds_of_every_rule(settings: Settings, seed: int, every: int) -> None:
     window = Window(START, START + timedelta(hours=30))
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(seed, every, 30, 24)])
         _, failures = pipeline.account(warehouse, window)
         assert not failures

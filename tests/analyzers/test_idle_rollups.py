@@ -25,7 +25,7 @@ def both(site: Site, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Any
         window = Window(site.start, site.start + timedelta(days=1))
         analyzer = IdleAnalyzer(settings.idle)
         raw = analyzer.find(site.views, window)
-        with Warehouse.open(settings, write=True) as warehouse:
+        with Warehouse.open_in_memory(settings) as warehouse:
             sample = site.views.query("SELECT * FROM sample ORDER BY device, ts")
             warehouse.ingest([Batch("sample", sample.cast(get_schema("sample")))])
             roll_up(warehouse)

@@ -115,7 +115,7 @@ def test_the_metric_that_a_pod_names_is_read_too(
         "cluster": ["test"], "uid": ["u"], "namespace": ["ml"], "pod": ["train-0"],
         "annotations": [json.dumps(answer)], "last_seen": [NOW.replace(tzinfo=None)],
     }  # fmt: skip
-    with Warehouse.open(site, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(site, clock=lambda: NOW) as warehouse:
         (collector,) = load_collectors(site, ["exporters"], views=warehouse).values()
         before = {metric for _, _, metric, _ in told(list(collector.collect(WINDOW)))}
         warehouse.ingest([Batch.of("pod", pod)])

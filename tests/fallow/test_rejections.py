@@ -44,7 +44,7 @@ def test_a_pass_adds_to_the_count_once_and_what_was_not_seen_for_a_week_is_dropp
 ) -> None:
     bad, old = (Rejection("pod", "ns", name, "cpu", "9E") for name in ("bad", "old"))
     clock = [now]
-    with Warehouse.open(settings, write=True, clock=lambda: clock[0]) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: clock[0]) as warehouse:
         for at in (now, now, now + timedelta(minutes=1)):  # the second is a repeated delivery
             warehouse.ingest([build(bad, at=at)])
         warehouse.ingest([build(old, at=now - timedelta(days=8))])

@@ -38,7 +38,7 @@ FULL_NODE = node(labels={"topology.kubernetes.io/zone": "z", "pool": "p"}, taint
 
 @pytest.fixture
 def wh(settings: Settings, now: datetime) -> Iterator[Warehouse]:
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         yield warehouse
 
 
@@ -146,7 +146,7 @@ def test_a_whole_object_leaves_nothing_of_what_it_was_before(
     stored = []
     for name, rows in (("updated", [*before, *after]), ("fresh", after)):
         home = settings.model_copy(update={"home": settings.home / name})
-        with Warehouse.open(home, write=True, clock=lambda: now) as warehouse:
+        with Warehouse.open_in_memory(home, clock=lambda: now) as warehouse:
             batches = [
                 batch
                 for table in dict(after)

@@ -32,7 +32,7 @@ def bursty(**busy: Any) -> dict[str, Any]:
 
 def accounted(settings: Settings, *by: str, **devices: Any) -> dict[Any, dict[str, Any]]:
     """Return what `spend` says of each key."""
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(devices)])
         assert not pipeline.account(warehouse, WINDOW)[1]
         rows = read_spend(warehouse, WINDOW, by or ("workload",)).to_pylist()
@@ -82,7 +82,7 @@ def test_what_no_exporter_shows_is_not_measured_and_never_zero(settings: Setting
 
 
 def test_every_grouping_has_the_same_effective_hours(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         work = bursty(gpu_util_pct=95.0, tensor_active=0.465)
         # Who holds the device changes within an hour: it is read in five-minute cells.
         handed = batch({"a": work, "b": series(30, HOURS, gpu_util_pct=0.0, tensor_active=0.0)})
@@ -130,7 +130,7 @@ def test_spend_says_it_beside_busy_time_and_the_total_is_no_sum_of_shares(
         "tensor": bursty(gpu_util_pct=95.0, tensor_active=0.465),
         "bare": series(30, HOURS, power_w=500.0, gpu_util_pct=95.0),
     }
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(devices)])
         pipeline.account(warehouse, WINDOW)
         result = ledger_totals.read_total_spend(

@@ -54,7 +54,7 @@ def build_batch(gpus: dict[str, dict[str, Any]]) -> Batch:
 def account(settings: Settings, gpus: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Return the share of each GPU's hours that is idle in the ledger."""
     window = Window(T, T + timedelta(hours=HOURS))
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([build_batch(gpus)])
         _, failures = pipeline.account(warehouse, window)
         assert not failures

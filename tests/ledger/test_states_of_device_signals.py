@@ -71,7 +71,7 @@ def account(settings: Settings) -> Account:
     """Return what posts samples and says the GPU-hours by state."""
 
     def posted(hours: float, **devices: Mapping[str, Any]) -> Hours:
-        with Warehouse.open(settings, write=True) as warehouse:
+        with Warehouse.open_in_memory(settings) as warehouse:
             warehouse.ingest([batch(devices)])
             window = Window(T, T + timedelta(hours=hours))
             _, failures = pipeline.account(warehouse, window)
@@ -117,7 +117,7 @@ def test_bursts_are_low_and_no_finding_at_usual_scrape_intervals(
 ) -> None:
     """Zero in 83 % of the readings, at any of these intervals, is low use and no idle workload."""
     window = Window(T, T + timedelta(hours=24))
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch({"a": fsdp(every, 24, 3), "b": fsdp(every, 24, 4)})])
         _, failures = pipeline.account(warehouse, window)
         found = IdleAnalyzer().find(warehouse, window)
@@ -170,7 +170,7 @@ def test_a_device_that_spins_is_low(account: Account) -> None:
 
 
 def test_a_day_of_spinning_is_a_finding(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch({"a": series(60, 24, power_w=180.0, **SPIN)})])
         window = Window(T, T + timedelta(hours=24))
         pipeline.account(warehouse, window)
@@ -230,7 +230,7 @@ def test_an_idle_band_depends_on_its_hour_and_not_on_the_window_that_is_written(
         device: series(30, 36, gpu_util_pct=np.zeros(len(power)), power_w=power + noise)
         for device in ("a", "b")
     }
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(shown)])
         whole = Window(T, T + timedelta(hours=36))
         pipeline.account(warehouse, whole)
@@ -279,7 +279,7 @@ def test_an_hour_has_the_same_states_alone_and_within_a_day(settings: Settings, 
     random = np.random.default_rng(seed)
     hours = 18
     shown = {f"d{n}": series(60, hours, **draw_use(random, hours * 60)) for n in range(16)}
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(shown)])
         whole = Window(T, T + timedelta(hours=hours))
         pipeline.account(warehouse, whole)
@@ -307,7 +307,7 @@ def test_a_row_before_a_silence_does_not_know_what_came_after_it(settings: Setti
     begin = T.replace(tzinfo=None)
     pod = {"cluster": "c", "uid": "u", "namespace": "ns", "pod": "pod-GPU-0", "node": "n"}
     life = {"scheduled_at": begin, "first_seen": begin, "last_seen": begin + timedelta(hours=18)}
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch({"GPU-0": shown}), *build_batches("pod", [{**pod, **life}])])
         pipeline.account(warehouse, Window(T, T + timedelta(hours=18)))
         states = {row["bucket"]: row for row in read_signals(warehouse)}
@@ -356,7 +356,7 @@ def test_devices_in_parts_have_the_states_of_all_at_once(
 
 def test_rows_of_two_clusters_lie_in_the_order_of_their_table(settings: Settings) -> None:
     shown = {name: series(60, 2) for name in ("GPU-3", "GPU-1", "GPU-2")}
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(shown, cluster) for cluster in ("b", "a")])
         whole = Window(T, T + timedelta(hours=2))
         pipeline.account(warehouse, whole)
@@ -370,7 +370,7 @@ def test_a_window_is_one_pass_up_to_the_bound_and_three_days_at_least(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hours = {f"GPU-{n}": series(60, 1, gpu_util_pct=0.0) for n in range(3)}
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(hours)])
         pipeline.account(warehouse, Window(T, T + timedelta(hours=1)))
         day, fleet = Window(T, T + timedelta(hours=24)), signals.read_fleet(warehouse)
@@ -393,7 +393,7 @@ def read_signals(warehouse: Warehouse) -> list[dict[str, Any]]:
 
 
 def test_hours_in_which_every_collector_was_away_have_no_states(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch({"GPU-0": series(60, 1, gpu_util_pct=0.0)})])
         pipeline.account(warehouse, Window(T, T + timedelta(hours=1)))
         later = Window(T + timedelta(hours=30), T + timedelta(hours=32))
@@ -431,7 +431,7 @@ def test_a_slow_exporter_changes_no_state_of_another_device(
         "slow": series(1000, 16, gpu_util_pct=0.0),
     }
     states = []
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         warehouse.ingest([batch(devices)])
         _, failures = pipeline.account(warehouse, Window(T, T + timedelta(hours=16)))
         assert not failures

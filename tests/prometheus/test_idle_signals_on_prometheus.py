@@ -240,7 +240,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
             "prices.usd_per_gpu_hour": "2.00", "prometheus.chunk": "24h",
         }  # fmt: skip
         settings: Settings = load(environ={}, flags=flags).settings
-        with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
+        with Warehouse.open_in_memory(settings, clock=lambda: LATER) as warehouse:
             window = Window(END - 98 * HOUR, END)
             collector = PrometheusCollector(
                 settings.prometheus, "c", lambda: LATER, cursors=read_cursors(warehouse)

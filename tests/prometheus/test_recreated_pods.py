@@ -43,7 +43,7 @@ def day(
     with server.serving(data) as url:
         flags = {"home": folder / "home", "cluster": "c", "prometheus.url": url}
         settings: Settings = load(environ={}, flags=flags).settings
-        with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
+        with Warehouse.open_in_memory(settings, clock=lambda: LATER) as warehouse:
             for window in (Window(START, START + timedelta(hours=12)), Window(START, END)):
                 collector = PrometheusCollector(
                     settings.prometheus, "c", lambda: LATER, cursors=read_cursors(warehouse)

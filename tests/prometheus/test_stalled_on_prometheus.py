@@ -53,7 +53,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             return now
 
         analyzer = StalledAnalyzer(settings.stalled)
-        with Warehouse.open(settings, write=True, clock=clock) as lake:
+        with Warehouse.open_in_memory(settings, clock=clock) as lake:
             service = ServiceLoop(
                 lake,
                 settings,

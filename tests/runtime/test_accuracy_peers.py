@@ -86,7 +86,7 @@ class Site:
 
 @pytest.fixture
 def site(settings: Settings) -> Iterator[Site]:
-    with Warehouse.open(settings, write=True, clock=lambda: WINDOW.end) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: WINDOW.end) as warehouse:
         yield Site(warehouse)
 
 

@@ -64,7 +64,7 @@ def test_a_turn_of_the_service_freezes_when_exporters_are_down_and_keeps_its_row
 ) -> None:
     settings = settings_of(site, "http://127.0.0.1:1/metrics")
     reports: list[TurnReport] = []
-    with Warehouse.open(settings, write=True) as lake:
+    with Warehouse.open_in_memory(settings) as lake:
         metrics = SelfMetrics()
         with open_turns(settings, lake, lambda: datetime.now(UTC), reports.append) as turn:
             turn()
@@ -88,7 +88,7 @@ def test_the_service_runs_the_canary_and_measures_it(site: Site) -> None:
     settings = settings.model_copy(update={"actions": acting})
     metrics = SelfMetrics()
     with (
-        Warehouse.open(settings, write=True) as lake,
+        Warehouse.open_in_memory(settings) as lake,
         open_turns(
             settings,
             lake,
@@ -112,7 +112,7 @@ def test_the_service_runs_the_canary_and_measures_it(site: Site) -> None:
 def test_nothing_acts_where_it_is_not_enabled(site: Site) -> None:
     settings = load(environ={}, flags={"home": site.folder}).settings
     with (
-        Warehouse.open(settings, write=True) as lake,
+        Warehouse.open_in_memory(settings) as lake,
         loop._open_act_job(settings, lake, SelfMetrics(), PARTS) as act,
     ):
         assert act is None
@@ -122,7 +122,7 @@ def test_nothing_acts_where_it_is_not_enabled(site: Site) -> None:
 def test_acting_without_a_source_is_refused_before_it_begins(site: Site) -> None:
     settings = settings_of(site)
     with (
-        Warehouse.open(settings, write=True) as lake,
+        Warehouse.open_in_memory(settings) as lake,
         pytest.raises(UsageError, match="no source is configured"),
         loop._open_act_job(settings, lake, SelfMetrics(), PARTS),
     ):
@@ -133,7 +133,7 @@ def test_acting_on_a_cluster_that_is_away_is_temporary(site: Site) -> None:
     settings = settings_of(site, "http://127.0.0.1:1/metrics")
     site.server.close()
     with (
-        Warehouse.open(settings, write=True) as lake,
+        Warehouse.open_in_memory(settings) as lake,
         pytest.raises(TemporaryError, match="no answer"),
         loop._open_act_job(settings, lake, SelfMetrics(), PARTS),
     ):

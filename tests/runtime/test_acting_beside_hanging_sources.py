@@ -69,7 +69,7 @@ def test_people_are_answered_while_a_source_drips_before_an_act(site: Site) -> N
     site.told_and_waited(site.actor())
     reports: list[TurnReport] = []
     with (
-        Warehouse.open(settings_of(site), write=True) as lake,
+        Warehouse.open_in_memory(settings_of(site)) as lake,
         ExitStack() as drip,
     ):
         exporter = drip.enter_context(dripping())
@@ -108,7 +108,7 @@ def test_jobs_that_write_keep_their_period_while_the_actor_reads_a_source_that_d
     with dripping() as exporter:
         settings = settings_of(site, exporter.url, policies=policies)
         with (
-            Warehouse.open(settings, write=True) as lake,
+            Warehouse.open_in_memory(settings) as lake,
             open_turns(
                 settings,
                 lake,
@@ -141,7 +141,7 @@ def test_readings_end_together_at_one_deadline_and_what_was_read_is_stored(site:
     with (
         dripping() as exporter,
         misbehaving() as server,
-        Warehouse.open(settings_of(site), write=True) as lake,
+        Warehouse.open_in_memory(settings_of(site)) as lake,
     ):
         settings = settings_of(site, exporter.url, age="1s", prometheus=server.url)
         with open_last_readings(lake, settings) as readings:
@@ -157,7 +157,7 @@ def test_a_stop_of_the_service_ends_the_wait_for_a_source(site: Site) -> None:
     stop = threading.Event()
     with (
         dripping() as exporter,
-        Warehouse.open(settings_of(site), write=True) as lake,
+        Warehouse.open_in_memory(settings_of(site)) as lake,
         open_last_readings(lake, settings_of(site, exporter.url), stop=stop) as readings,
     ):
         stop.set()

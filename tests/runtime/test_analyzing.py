@@ -92,7 +92,7 @@ def warehouse(settings: Settings) -> Any:
         for device, state, space, kind in (("d0", "free", "", ""), ("d1", "idle", "ns", "Job"))
     ]  # fmt: skip
     data: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
-    with Warehouse.open(settings, write=True, clock=lambda: WINDOW.end) as opened:
+    with Warehouse.open_in_memory(settings, clock=lambda: WINDOW.end) as opened:
         opened.replace("ledger", Batch.of("ledger", data).rows, "true", {})
         yield opened
 

@@ -38,7 +38,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     home = tmp_path_factory.mktemp("small") / "demo"
     with replace_demo_home(home, build_settings(home, WINDOW)):
         settings = load_demo_settings(home)
-        with Warehouse.open(settings, write=True, clock=lambda: END) as opened:
+        with Warehouse.open_in_memory(settings, clock=lambda: END) as opened:
             for cluster in small.CLUSTERS:
                 priced = settings.model_copy(update={"cluster": cluster})
                 pipeline.price(opened, read_configured_rates(priced, END))

@@ -21,7 +21,7 @@ from warehouse.lake import Warehouse
 def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, cluster=demo_plants.CLUSTER)
     window = Window(demo.END - timedelta(days=5), demo.END)
-    with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: demo.END) as warehouse:
         truth, scripts, world = demo.run_fleet(warehouse, 128, window, 0, lambda *_: None)
         assert pipeline.account(warehouse, window)[1] == []
         made = analyzer_runs.run_analyzers(

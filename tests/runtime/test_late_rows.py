@@ -40,7 +40,7 @@ def posted(warehouse: Warehouse) -> dict[tuple[datetime, str], float]:
 def test_late_rows_are_posted_though_their_hour_is_long_over(settings: Settings) -> None:
     early = NOW - timedelta(days=10)
     hour = early.replace(tzinfo=None)
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         pipeline.ingest(
             warehouse, [looks(early, 60, 90.0), looks(NOW - timedelta(hours=1), 60, 90.0)]
         )
@@ -64,7 +64,7 @@ def test_a_death_between_rollup_and_ledger_leaves_the_hours_owed(
     def dies(*_: object) -> int:
         raise KeyboardInterrupt
 
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         pipeline.ingest(warehouse, [looks(early, 60, 90.0)])
         with monkeypatch.context() as patched:
             patched.setattr(pipeline, "write_ledger_stage", dies)
@@ -96,7 +96,7 @@ def test_an_inventory_that_comes_after_the_telemetry_names_the_owner(settings: S
             "last_seen": [NOW.replace(tzinfo=None)],
         },
     )
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         importer = Importer(settings, NOW)
         importer.import_into(OpenStore(warehouse), [Batch.of("sample", rows)])
         before = warehouse.query("SELECT DISTINCT workload_kind FROM ledger").to_pylist()

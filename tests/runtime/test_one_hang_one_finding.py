@@ -56,7 +56,7 @@ def judged(settings: Settings, pieces: Pieces) -> Analysis:
         "stalled": StalledAnalyzer(settings.stalled),
         "sizing": SizingAnalyzer(),
     }
-    with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: END) as warehouse:
         warehouse.ingest(rows(pieces))
         pipeline.account(warehouse, window)
         return analyzer_runs.run_analyzers(warehouse, window, both)

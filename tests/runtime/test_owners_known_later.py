@@ -63,7 +63,7 @@ def by(warehouse: Warehouse, key: str) -> dict[str, float]:
 @pytest.fixture
 def passes(settings: Settings) -> Callable[..., Warehouse]:
     def made(*windows: tuple[Window, list[Batch]]) -> Warehouse:
-        warehouse = Warehouse.open(settings, write=True, clock=lambda: NOW)
+        warehouse = Warehouse.open_in_memory(settings, clock=lambda: NOW)
         for window, batches in windows:
             pipeline.ingest(warehouse, batches)
             assert pipeline.account(warehouse, window)[1] == []

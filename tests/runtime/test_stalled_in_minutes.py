@@ -128,7 +128,7 @@ def test_a_hang_is_told_within_two_intervals_after_its_ten_minutes_and_not_befor
     interval, clock, metrics = timedelta(seconds=seconds), Time(), SelfMetrics()
     every = settings.service.model_copy(update={"collect_every": interval})
     settings = settings.model_copy(update={"service": every})
-    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=clock) as warehouse:
         mine = service(warehouse, clock, Exporters(interval), metrics)
         told_at = None
         while told_at is None and clock.now < HANGS + 20 * MINUTE:
@@ -149,7 +149,7 @@ def test_a_hang_is_told_within_two_intervals_after_its_ten_minutes_and_not_befor
 
 def test_a_hang_that_is_over_is_told_no_more_and_stays_a_finding(settings: Settings) -> None:
     clock, metrics = Time(), SelfMetrics()
-    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=clock) as warehouse:
         over = Exporters(MINUTE, until=HANGS + 15 * MINUTE)
         mine = service(warehouse, clock, over, metrics)
         seen = {}
@@ -166,7 +166,7 @@ def test_a_hang_that_is_over_is_told_no_more_and_stays_a_finding(settings: Setti
 
 
 def test_it_follows_each_collection_and_runs_where_analyzers_run(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         mine = service(warehouse, Time(), Exporters(MINUTE), SelfMetrics())
         names = [job.name for job in mine.jobs()]
         assert names.index("stalled") == names.index("collect") + 1
@@ -188,7 +188,7 @@ def test_a_fault_of_the_judge_is_its_own_and_nobody_takes_it_for_none_stalled(
     settings: Settings,
 ) -> None:
     clock, metrics = Time(), SelfMetrics()
-    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=clock) as warehouse:
         broken: dict[str, Analyzer] = {"stalled": Failing()}  # type: ignore[dict-item]
         mine = service(warehouse, clock, Exporters(MINUTE), metrics, broken)
         jobs(mine)["stalled"]()

@@ -84,7 +84,7 @@ def down() -> Batch:
 
 @pytest.fixture
 def warehouse(settings: Settings) -> Iterator[Warehouse]:
-    with Warehouse.open(settings, write=True) as opened:
+    with Warehouse.open_in_memory(settings) as opened:
         yield opened
 
 

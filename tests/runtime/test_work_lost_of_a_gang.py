@@ -86,7 +86,7 @@ def build_site(*, elastic: bool = False) -> list[Batch]:
 
 @pytest.fixture
 def warehouse(settings: Settings) -> Iterator[Warehouse]:
-    with Warehouse.open(settings, write=True) as opened:
+    with Warehouse.open_in_memory(settings) as opened:
         yield opened
 
 

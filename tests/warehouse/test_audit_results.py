@@ -51,7 +51,7 @@ def clock() -> SteppedClock:
 def warehouse(tmp_path_factory: pytest.TempPathFactory, clock: SteppedClock) -> Iterator[Warehouse]:
     """Return a warehouse that all examples write."""
     settings = Settings(home=tmp_path_factory.mktemp("audits") / "home")
-    with Warehouse.open(settings, write=True, clock=clock) as opened:
+    with Warehouse.open_in_memory(settings, clock=clock) as opened:
         yield opened
 
 
@@ -194,7 +194,7 @@ def test_hours_from_before_the_upgrade_are_audited_a_slice_at_a_time(
 
 
 def test_results_of_other_definitions_do_not_count(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         write_sound_hours(warehouse)
         audit_results.audit_hours(warehouse, build_window(0, HOURS))
         corrupt_hour(warehouse, 2)

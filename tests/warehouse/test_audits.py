@@ -54,7 +54,7 @@ def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     start = datetime(2026, 11, 20, 12 - HOURS)  # noqa: DTZ001
     samples = [(start + timedelta(minutes=k), d) for k in range(60 * HOURS) for d in range(2)]
     n = len(samples)
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         warehouse.ingest(
             [
                 Batch.of(

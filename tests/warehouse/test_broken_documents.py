@@ -41,7 +41,7 @@ def test_a_broken_document_of_one_cluster_ends_no_pass_and_is_listed(
     settings: Settings, text: str
 ) -> None:
     documents = dict.fromkeys(("annotations", "labels", "devices"), text)
-    with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: END) as warehouse:
         warehouse.ingest([*build_batches("a"), *build_batches("b", **documents)])
         pipeline.account(warehouse, Window(START, END))
         hours = warehouse.query(

@@ -59,7 +59,7 @@ def test_every_spelling_of_a_node_is_the_node(settings: Settings) -> None:
         {"cluster": "test", "ts": NAIVE, "device": f"GPU-{i}", "node": name, "source": "x"}
         for i, (name, _) in enumerate(NAMES)
     ]
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as wh:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as wh:
         wh.ingest([Batch("address", pa.Table.from_pylist(rows, get_schema("address")))])
         for minute in range(2):  # the second finds what the first has stored
             ts = NAIVE - timedelta(minutes=minute)

@@ -60,7 +60,7 @@ def bill(home: Path, batches: list[Batch], prices: PriceSettings) -> tuple[list[
     """Return the models of `spend --by model` and the day's dollars; every hour is priced."""
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
     now = WINDOW.end
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         store_rates(warehouse, RateCard(prices, clock=lambda: now).rates(WINDOW))
         pipeline.ingest(warehouse, batches)
         assert pipeline.account(warehouse, WINDOW)[1] == []

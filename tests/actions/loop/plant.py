@@ -153,7 +153,7 @@ class Plant(Site):
     def __enter__(self) -> Self:
         super().__enter__()
         config = self.settings_of([])
-        self._lake = Warehouse.open(config, write=True, clock=lambda: self.now)
+        self._lake = Warehouse.open_in_memory(config, clock=lambda: self.now)
         self.lake = self._lake.__enter__()
         return self
 

@@ -36,7 +36,7 @@ def test_the_last_looks(
     at = (now - timedelta(seconds=seconds_ago)).replace(tzinfo=None)
     seen: dict[str, Any] = {"cluster": ["c"], "ts": [at], "device": ["GPU-1"], column: [value]}
     found = cases.finding(details={"devices": ["GPU-1"]} if named else {})
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([Batch.of("sample", seen)])
         if not named:
             held = {
@@ -57,6 +57,6 @@ def test_other_workloads_at_work_are_not_its_own(settings: Settings, now: dateti
     at = (now - timedelta(seconds=30)).replace(tzinfo=None)
     sample: dict[str, Any] = {"cluster": ["c"], "ts": [at], "device": ["GPU-2"], "sm_active": [1.0]}
     found = msgspec.structs.replace(cases.finding(), details={"devices": ["GPU-1"]})
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([Batch.of("sample", sample)])
         assert find_active_device(lake, found, now, idle=0.05) is None

@@ -65,7 +65,7 @@ def test_devices_that_turn_at_once_trip_it(
 ) -> None:
     idle_from = dict.fromkeys(range(idle), 15)
     silent_from = dict.fromkeys(range(idle, idle + silent), 15)
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([samples(now, idle_from, silent_from)])
         why = find_incident(lake, BreakerSettings(), now)
     assert (why is None) if says is None else (why is not None and says in why), why
@@ -75,7 +75,7 @@ def test_devices_that_idled_long_before_or_worked_meanwhile_do_not_trip_it(
     settings: Settings, now: datetime
 ) -> None:
     idle_from = {**dict.fromkeys(range(8), 30), **dict.fromkeys(range(8, 16), 14)}
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([samples(now, idle_from, {})])
         assert find_incident(lake, BreakerSettings(), now) is None
 
@@ -87,7 +87,7 @@ def test_devices_that_idled_long_before_or_worked_meanwhile_do_not_trip_it(
 def test_exporters_that_are_down_trip_it(
     settings: Settings, now: datetime, targets: int, down: tuple[int, int], trips: bool
 ) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([scrapes(now, targets, *down)])
         why = find_incident(lake, BreakerSettings(), now)
     assert (why is not None) is trips
@@ -101,7 +101,7 @@ def test_jobs_that_ended_with_their_own_exporters_do_not_trip_it(
     one = scrapes(now, 10, 3, 0).rows
     place = one.schema.get_field_index("collector")
     ended = Batch("scrape", one.set_column(place, "collector", pa.array(["trainers"] * len(one))))
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest([ended])
         assert find_incident(lake, BreakerSettings(), now) is None
 
@@ -154,12 +154,12 @@ def test_nodes_of_a_prometheus_are_targets_and_down_while_they_are_silent(
     silent: dict[int, tuple[int, int]],
     says: str | None,
 ) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         lake.ingest(of_prometheus(now, nodes, silent))
         why = find_incident(lake, BreakerSettings(), now)
     assert (why is None) if says is None else (why is not None and says in why), why
 
 
 def test_an_empty_warehouse_trips_nothing(settings: Settings, now: datetime) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as lake:
         assert find_incident(lake, BreakerSettings(), now) is None

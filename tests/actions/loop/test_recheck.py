@@ -121,7 +121,7 @@ def at(ago: timedelta) -> datetime:
 def test_a_queue_that_could_not_be_read_is_stale(settings: Settings) -> None:
     here = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
     host = here | {"interval_s": 300.0, "requests_running": 0.0}
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(
             lake, "pod_sample",
             host | {"ts": at(11 * MINUTE), "requests_waiting": 0.0},
@@ -149,7 +149,7 @@ def test_a_server_of_unknown_activity_is_left_alone(
 ) -> None:
     pod = {"cluster": "c", "namespace": facts().finding.subject.namespace, "pod": "nb-0"}
     idle = {"kernels": 1, "busy_kernels": 0, "last_kernel_activity": at(90 * MINUTE)}
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(
             lake, "notebook_sample",
             pod | idle | {"ts": at(MINUTE), "terminals": 0},
@@ -163,7 +163,7 @@ def test_a_server_of_unknown_activity_is_left_alone(
 def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
     space = facts().finding.subject.namespace
     here = {"cluster": "c", "namespace": space, "pod": "nb-0"}
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         device = {"cluster": "c", "device": "GPU-1", "source": "exporters", "interval_s": 60.0}
         rows(
             lake, "sample",
@@ -234,7 +234,7 @@ def test_power_that_stands_still_up_to_the_act_holds_it(
     shown = {name: of_now[name] for name in {**LIVE, **before}}
     device = {"cluster": "c", "device": "GPU-1", "interval_s": 60.0}
     minutes = ((ago, before if ago == changed_ago else shown) for ago in range(70, 0, -1))
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(lake, "sample", *(device | {"ts": at(ago * MINUTE)} | row for ago, row in minutes))
         found = read_signals(lake, facts(), NOW, LIMITS)
     assert judge_readings(found, facts(), NOW, LIMITS).stale == ((STANDS,) if still else ())
@@ -255,7 +255,7 @@ def test_power_that_stands_still_holds_no_act_that_host_and_intent_decided(
 def test_an_instance_has_no_power_that_could_stand_still(settings: Settings) -> None:
     """The gauge is of the whole GPU."""
     device = {"cluster": "c", "device": "GPU-1", "parent": "GPU-0", "interval_s": 60.0}
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(lake, "sample", *(device | {"ts": at(n * MINUTE)} | LIVE for n in range(70, 0, -1)))
         assert judge_readings(read_signals(lake, facts(), NOW, LIMITS), facts(), NOW, LIMITS) == (
             Recheck()
@@ -283,7 +283,7 @@ def test_a_source_of_the_case_that_does_not_answer_is_named(
     settings: Settings, collector: str, target: str, held: bool
 ) -> None:
     device = SignalReading("activity", "GPU-1", NOW - 2 * MINUTE, 300.0, 0.0, source="exporters")
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(
             lake, "scrape",
             scrape(collector, target, up=True, ago=9 * MINUTE),
@@ -302,6 +302,6 @@ def test_an_exporter_that_is_away_holds_no_device_that_another_one_showed(
     settings: Settings,
 ) -> None:
     device = SignalReading("activity", "GPU-1", NOW, 60.0, 0.0, source="exporters")
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as lake:
         rows(lake, "scrape", scrape("exporters", "http://n2", up=False, ago=timedelta(seconds=5)))
         assert find_unanswered(lake, [device], NOW - MINUTE, cluster="c") == ()

@@ -93,7 +93,7 @@ def test_the_last_rows_of_the_warehouse_are_read(
 ) -> None:  # fmt: skip
     naive = NOW.replace(tzinfo=None)
     minute = timedelta(minutes=1)
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         spin = {name: [value, {**SHOWN["spin"], **shown}[name]] for name, value in
                 SHOWN["spin"].items()}  # fmt: skip
         warehouse.ingest(

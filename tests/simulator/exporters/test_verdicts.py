@@ -80,7 +80,7 @@ def judge(settings: Settings, tmp_path: Path) -> Judge:
     ) -> Judged:
         quirks = Quirks.of(names, seed)
         block = shown or fleet.block(TICKS)
-        with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+        with Warehouse.open_in_memory(settings, clock=lambda: END) as warehouse:
             stored = pipeline.ingest(
                 warehouse,
                 _inventory(tmp_path),
