@@ -30,7 +30,7 @@ stretches AS (
         greatest(created, $since::TIMESTAMP) AS start,
         least(coalesce(begun, ended), $until::TIMESTAMP) AS "end"
     FROM pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         namespace,
@@ -62,7 +62,7 @@ edges AS (
         1 AS sign
     FROM stretches
     WHERE start < "end"
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         namespace,

@@ -47,7 +47,7 @@ rolled AS (
         bucket + INTERVAL 1 HOUR AS end_at
     FROM rollup_1h
     WHERE $hourly AND bucket >= $since AND bucket < $until AND low_s + busy_s >= 60
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
@@ -99,7 +99,7 @@ worked AS (
             OR n.last_terminal_activity > p.since_at
         )
     GROUP BY p.case_id
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         p.case_id,
         min(s.ts) AS used_at

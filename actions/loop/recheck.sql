@@ -100,95 +100,80 @@ readings AS (
         null::TIMESTAMP AS active_at,
         source
     FROM device_samples
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'power',
-        device,
+        'power' AS signal,
+        device AS about,
         ts,
-        interval_s::DOUBLE,
-        power_w,
-        null,
+        interval_s,
+        power_w AS value,
         source
     FROM device_samples
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'CPU',
-        pod,
+        'CPU' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        cpu_cores,
-        null,
-        null
+        interval_s,
+        cpu_cores AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'network',
-        pod,
+        'network' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        net_bps,
-        null,
-        null
+        interval_s,
+        net_bps AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'files',
-        pod,
+        'files' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        fs_bps,
-        null,
-        null
+        interval_s,
+        fs_bps AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'requests',
-        pod,
+        'requests' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        requests_per_s,
-        null,
-        null
+        interval_s,
+        requests_per_s AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'requests held',
-        pod,
+        'requests held' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        requests_held,
-        null,
-        null
+        interval_s,
+        requests_held AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'I/O pressure',
-        pod,
+        'I/O pressure' AS signal,
+        pod AS about,
         ts,
-        interval_s::DOUBLE,
-        io_pressure_ratio,
-        null,
-        null
+        interval_s,
+        io_pressure_ratio AS value
     FROM hosts
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'kernels',
-        pod,
+        'kernels' AS signal,
+        pod AS about,
         ts,
-        $notebook_s::DOUBLE,
-        CASE WHEN NOT is_unknown THEN busy_kernels END,
-        last_kernel_activity,
-        null
+        $notebook_s::DOUBLE AS interval_s,
+        CASE WHEN NOT is_unknown THEN busy_kernels END AS value,
+        last_kernel_activity AS active_at
     FROM notebooks
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'terminals',
-        pod,
+        'terminals' AS signal,
+        pod AS about,
         ts,
-        $notebook_s::DOUBLE,
-        terminals * 0,
-        last_terminal_activity,
-        null
+        $notebook_s::DOUBLE AS interval_s,
+        terminals * 0 AS value,
+        last_terminal_activity AS active_at
     FROM notebooks
 ),
 

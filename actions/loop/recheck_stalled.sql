@@ -19,7 +19,7 @@ WHERE
     cluster = $cluster AND ts > $since::TIMESTAMP AND ts <= $until::TIMESTAMP
     AND list_contains($devices::VARCHAR[], device)
 QUALIFY row_number() OVER (PARTITION BY device ORDER BY ts DESC) = 1
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'progress' AS signal,
     p.pod || ' ' || p.metric AS about,
@@ -33,7 +33,7 @@ WHERE
     AND p.ts > $since::TIMESTAMP AND p.ts <= $until::TIMESTAMP
     AND list_contains($pods::VARCHAR[], p.pod) AND p.value IS NOT null
 GROUP BY p.pod, p.metric
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'file writes' AS signal,
     h.pod AS about,

@@ -76,7 +76,7 @@ stretches AS (
         created AS start,
         coalesce(begun, ended) AS "end"
     FROM pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         namespace,
         gpus,

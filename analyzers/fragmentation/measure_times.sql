@@ -37,7 +37,7 @@ SELECT
     $until AS at
 FROM spans
 WHERE still
-UNION ALL
+UNION ALL BY NAME
 SELECT
     s.cluster,
     false AS still,

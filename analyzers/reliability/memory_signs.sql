@@ -11,7 +11,7 @@ SELECT
 FROM sample
 WHERE ts >= $recent AND ts < $until AND row_remap_failure > 0
 GROUP BY cluster, device
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     device,
@@ -22,7 +22,7 @@ SELECT
 FROM sample
 WHERE ts >= $recent AND ts < $until AND remapped_uncorrectable > 0
 GROUP BY cluster, device
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     device,

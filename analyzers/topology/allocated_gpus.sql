@@ -41,7 +41,7 @@ changes AS (
         start AS changed_at,
         1 AS change
     FROM allocations
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         node,

@@ -85,7 +85,7 @@ SELECT
     rule
 FROM numbered
 GROUP BY cluster, device, pod_uid, share, attribution, rule, stretch
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     device,

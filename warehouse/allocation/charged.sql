@@ -51,7 +51,7 @@ SELECT
 FROM claims AS c
 ANTI JOIN beyond AS b
     ON c.cluster = b.cluster AND c.device = b.device AND c.pod_uid = b.pod_uid
-UNION ALL
+UNION ALL BY NAME
 SELECT
     h.cluster,
     h.device,

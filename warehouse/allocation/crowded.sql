@@ -8,13 +8,13 @@ WITH edges AS (
         share AS change,
         CASE WHEN turn = 1 THEN share ELSE 0 END AS first_change
     FROM charged
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
-        end_at,
-        -share,
-        CASE WHEN turn = 1 THEN -share ELSE 0 END
+        end_at AS edge_at,
+        -share AS change,
+        CASE WHEN turn = 1 THEN -share ELSE 0 END AS first_change
     FROM charged
 ),
 

@@ -42,7 +42,7 @@ SELECT
     1 AS turn,
     'telemetry' AS rule
 FROM successive
-UNION ALL
+UNION ALL BY NAME
 SELECT
     r.cluster,
     r.device,
@@ -52,15 +52,15 @@ SELECT
     CASE
         WHEN c.from_before AND r.first_bucket = c.first_bucket THEN $since
         ELSE r.first_bucket + to_milliseconds(round(1000 * (300 - coalesce(f.held_s, 300)))::BIGINT)
-    END,
+    END AS start_at,
     CASE
         WHEN c.until_after AND r.last_bucket = c.last_bucket THEN $until
         ELSE r.last_bucket + to_milliseconds(round(1000 * coalesce(l.held_s, 300))::BIGINT)
-    END,
-    null,
-    2,
-    CASE WHEN r.uid IS null THEN 2 ELSE 1 END,
-    'telemetry'
+    END AS end_at,
+    null AS share,
+    2 AS strength,
+    CASE WHEN r.uid IS null THEN 2 ELSE 1 END AS turn,
+    'telemetry' AS rule
 FROM runs AS r
 LEFT JOIN edges AS f
     ON
@@ -75,22 +75,22 @@ LEFT JOIN continued AS c
         r.cluster = c.cluster AND r.device = c.device
         AND r.namespace = c.namespace AND r.pod = c.pod
         AND r.uid IS NOT DISTINCT FROM c.uid
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     device,
     namespace,
     pod,
     uid,
-    $since,
-    $until,
-    null,
-    2,
-    CASE WHEN uid IS null THEN 2 ELSE 1 END,
-    'telemetry'
+    $since AS start_at,
+    $until AS end_at,
+    null AS share,
+    2 AS strength,
+    CASE WHEN uid IS null THEN 2 ELSE 1 END AS turn,
+    'telemetry' AS rule
 FROM continued
 WHERE throughout AND first_bucket IS null
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     device,
@@ -100,24 +100,24 @@ SELECT
     start_at,
     end_at,
     share,
-    CASE WHEN alone THEN 3 ELSE 1 END,
-    CASE WHEN uid IS null THEN 2 ELSE 1 END,
-    CASE WHEN alone THEN 'telemetry' ELSE 'time-slicing' END
+    CASE WHEN alone THEN 3 ELSE 1 END AS strength,
+    CASE WHEN uid IS null THEN 2 ELSE 1 END AS turn,
+    CASE WHEN alone THEN 'telemetry' ELSE 'time-slicing' END AS rule
 FROM shared
 WHERE refusal IS null
-UNION ALL
+UNION ALL BY NAME
 SELECT
     d.cluster,
     d.device,
     l.namespace,
     l.pod,
     d.uid,
-    l.life_start,
-    l.life_end,
+    l.life_start AS start_at,
+    l.life_end AS end_at,
     d.share,
-    4,
-    CASE WHEN d.by_annotation THEN 2 ELSE 1 END,
-    CASE WHEN d.estimated THEN 'annotation' ELSE 'listed' END
+    4 AS strength,
+    CASE WHEN d.by_annotation THEN 2 ELSE 1 END AS turn,
+    CASE WHEN d.estimated THEN 'annotation' ELSE 'listed' END AS rule
 FROM listed AS d
 INNER JOIN lives AS l ON d.cluster = l.cluster AND d.uid = l.uid
 WHERE l.life_start IS NOT null AND d.refusal IS null

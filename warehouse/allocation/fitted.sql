@@ -16,7 +16,7 @@ SELECT
     c.rule
 FROM charged AS c
 ANTI JOIN crowded AS x ON c.cluster = x.cluster AND c.device = x.device
-UNION ALL
+UNION ALL BY NAME
 SELECT
     c.cluster,
     c.device,

@@ -55,7 +55,7 @@ SELECT
     max(life_end) AS life_end
 FROM best
 GROUP BY cluster, device, namespace, pod, uid, life_start
-UNION ALL
+UNION ALL BY NAME
 SELECT
     s.cluster,
     s.device,

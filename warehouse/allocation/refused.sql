@@ -20,7 +20,7 @@ FROM (
             n.cluster = m.cluster AND n.device = m.device
             AND n.namespace = m.namespace AND n.pod = m.pod
     WHERE n.refusal IS NOT null AND NOT n.of_exporter
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         uid,
@@ -30,7 +30,7 @@ FROM (
         refusal
     FROM shared
     QUALIFY bool_and(refusal IS NOT null) OVER (PARTITION BY cluster, device, namespace, pod)
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         d.cluster,
         d.uid,

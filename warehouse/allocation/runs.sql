@@ -10,7 +10,7 @@ SELECT
 FROM matched AS m
 ANTI JOIN mixed AS x ON m.cluster = x.cluster AND m.device = x.device
 WHERE m.life_start IS null
-UNION ALL
+UNION ALL BY NAME
 SELECT
     m.cluster,
     m.device,

@@ -52,7 +52,7 @@ SELECT
     end_at,
     refusal
 FROM in_inventory
-UNION ALL
+UNION ALL BY NAME
 SELECT
     n.cluster,
     n.device,
@@ -60,10 +60,10 @@ SELECT
     n.pod,
     n.share,
     n.alone,
-    null,
-    n.first_ts,
-    n.last_ts,
-    null
+    null AS uid,
+    n.first_ts AS start_at,
+    n.last_ts AS end_at,
+    null AS refusal
 FROM sharers AS n
 ANTI JOIN in_inventory AS k
     ON

@@ -14,16 +14,16 @@ WITH named_pods AS (
     ANTI JOIN lingering AS g ON h.cluster = g.cluster AND h.device = g.device
     WHERE ts >= $since AND ts < $until
     GROUP BY ALL
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
         namespace,
         pod,
-        min(ts),
-        max(ts),
-        avg(share),
-        bool_and(alone)
+        min(ts) AS first_ts,
+        max(ts) AS last_ts,
+        avg(share) AS share,
+        bool_and(alone) AS alone
     FROM lingering
     WHERE there
     GROUP BY ALL

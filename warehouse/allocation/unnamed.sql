@@ -110,7 +110,7 @@ SELECT
     1 AS turn,
     CASE WHEN gpus >= devices AND unseen = 0 THEN 'whole-node' ELSE 'request' END AS rule
 FROM open_devices
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     node || '/untracked' || (gpu_count - 1 - (before + slot) % unseen)::BIGINT AS device,

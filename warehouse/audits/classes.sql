@@ -9,14 +9,14 @@ WITH named AS (
         idle_s + low_s + busy_s + conflict_s + blind_s AS classes_s
     FROM rollup_5m
     WHERE bucket >= $since AND bucket < $until
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'rollup_1h',
+        'rollup_1h' AS noun,
         cluster,
         device,
         bucket,
         covered_s,
-        idle_s + low_s + busy_s + conflict_s + blind_s
+        idle_s + low_s + busy_s + conflict_s + blind_s AS classes_s
     FROM rollup_1h
     WHERE bucket >= $since AND bucket < $until
 )

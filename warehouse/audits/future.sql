@@ -6,27 +6,27 @@ SELECT
 FROM sample
 WHERE ts > $latest_legal
 HAVING count(*) > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
-    'scrape',
-    count(*),
-    max(ts)
+    'scrape' AS noun,
+    count(*) AS row_count,
+    max(ts) AS latest
 FROM scrape
 WHERE ts > $latest_legal
 HAVING count(*) > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
-    'rollup_5m',
-    count(*),
-    max(bucket)
+    'rollup_5m' AS noun,
+    count(*) AS row_count,
+    max(bucket) AS latest
 FROM rollup_5m
 WHERE bucket > $latest_legal AND n > 0
 HAVING count(*) > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
-    'ledger',
-    count(*),
-    max(bucket)
+    'ledger' AS noun,
+    count(*) AS row_count,
+    max(bucket) AS latest
 FROM ledger
 WHERE bucket > $latest_legal
 HAVING count(*) > 0

@@ -14,51 +14,51 @@ WITH both_sides AS (
         0::DECIMAL(18, 8) AS total_usd_gpu
     FROM ledger
     WHERE bucket >= $since AND bucket < $until
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        '1h',
+        '1h' AS period,
         cluster,
         bucket,
         namespace,
         state,
-        0,
-        0,
-        0,
-        gpu_seconds,
-        usd,
-        usd_gpu
+        0 AS ledger_gpu_s,
+        0 AS ledger_usd,
+        0 AS ledger_usd_gpu,
+        gpu_seconds AS total_gpu_s,
+        usd AS total_usd,
+        usd_gpu AS total_usd_gpu
     FROM ledger_1h
     WHERE bucket >= $since AND bucket < $until
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        '1d',
+        '1d' AS period,
         cluster,
-        date_trunc('day', bucket),
+        date_trunc('day', bucket) AS bucket,
         namespace,
         state,
-        gpu_seconds,
-        usd,
-        usd_gpu,
-        0,
-        0,
-        0
+        gpu_seconds AS ledger_gpu_s,
+        usd AS ledger_usd,
+        usd_gpu AS ledger_usd_gpu,
+        0 AS total_gpu_s,
+        0 AS total_usd,
+        0 AS total_usd_gpu
     FROM ledger
     WHERE
         bucket >= date_trunc('day', $since::TIMESTAMP)
         AND bucket < date_trunc('day', $until::TIMESTAMP - INTERVAL 1 MICROSECOND) + INTERVAL 1 DAY
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        '1d',
+        '1d' AS period,
         cluster,
         bucket,
         namespace,
         state,
-        0,
-        0,
-        0,
-        gpu_seconds,
-        usd,
-        usd_gpu
+        0 AS ledger_gpu_s,
+        0 AS ledger_usd,
+        0 AS ledger_usd_gpu,
+        gpu_seconds AS total_gpu_s,
+        usd AS total_usd,
+        usd_gpu AS total_usd_gpu
     FROM ledger_1d
     WHERE
         bucket >= date_trunc('day', $since::TIMESTAMP)

@@ -7,12 +7,12 @@ WITH turns AS (
         share
     FROM allocation
     WHERE start < $until AND "end" > $since AND start < "end"
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
-        "end",
-        -share
+        "end" AS at_time,
+        -share AS share
     FROM allocation
     WHERE start < $until AND "end" > $since AND start < "end"
 ),

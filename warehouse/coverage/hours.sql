@@ -30,7 +30,7 @@ SELECT
     null AS cluster,
     count(*) AS hours
 FROM whole_hours
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     count(*) AS hours

@@ -82,7 +82,7 @@ counted AS (
             AND d.last_seen >= w.last_seen - INTERVAL 10 MINUTE
     GROUP BY n.cluster, n.node, n.gpu_count
     HAVING count(DISTINCT coalesce(d.parent, d.device)) > n.gpu_count
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         r.cluster,
         n.node,
@@ -105,54 +105,54 @@ names AS (
     FROM rejected
     WHERE kind = 'resource'
     GROUP BY cluster, field
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         h.cluster,
-        'host',
-        h.node,
+        'host' AS kind,
+        h.node AS name,
         (
             SELECT count(DISTINCT p.pod_uid) FROM allocated_devices AS p
             WHERE p.cluster = h.cluster AND p.node = h.node
-        ),
-        0,
+        ) AS pods,
+        0 AS nodes,
         h.gpus,
-        'it is no node of the inventory'
+        'it is no node of the inventory' AS reason
     FROM hosts AS h
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         h.cluster,
-        'pod',
-        h.namespace || '/' || h.pod,
-        1,
-        count(DISTINCT h.node),
-        sum(h.gpus),
-        'telemetry names it, and no inventory has it'
+        'pod' AS kind,
+        h.namespace || '/' || h.pod AS name,
+        1 AS pods,
+        count(DISTINCT h.node) AS nodes,
+        sum(h.gpus) AS gpus,
+        'telemetry names it, and no inventory has it' AS reason
     FROM allocated_devices AS h
     SEMI JOIN pod AS p ON h.cluster = p.cluster AND p.phase IS NOT NULL
     WHERE h.workload_kind = 'unresolved'
     GROUP BY h.cluster, h.namespace, h.pod
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         h.cluster,
-        'owner',
-        h.namespace || '/' || h.pod,
-        1,
-        count(DISTINCT h.node),
-        sum(h.gpus),
-        'its owner is not known'
+        'owner' AS kind,
+        h.namespace || '/' || h.pod AS name,
+        1 AS pods,
+        count(DISTINCT h.node) AS nodes,
+        sum(h.gpus) AS gpus,
+        'its owner is not known' AS reason
     FROM allocated_devices AS h
     INNER JOIN pod AS p ON h.cluster = p.cluster AND h.pod_uid = p.uid
     WHERE p.workload IS NULL AND p.finished_at IS NULL
     GROUP BY h.cluster, h.namespace, h.pod
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
-        'count',
-        node,
-        0,
-        1,
-        any_value(gpu_count),
-        string_agg(reason, '; ' ORDER BY reason)
+        'count' AS kind,
+        node AS name,
+        0 AS pods,
+        1 AS nodes,
+        any_value(gpu_count) AS gpus,
+        string_agg(reason, '; ' ORDER BY reason) AS reason
     FROM counted
     GROUP BY cluster, node
 )

@@ -59,7 +59,7 @@ SELECT
 FROM gpus AS g
 LEFT JOIN holders AS h ON g.cluster = h.cluster AND g.node = h.node
 WHERE g.unseen > 0.5 AND g.node IS NOT NULL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     NULL AS node,
     round(coalesce(sum(unseen), 0))::BIGINT AS unseen,

@@ -7,7 +7,7 @@ SELECT
     reason = 'NodeReady' AS ready
 FROM event
 WHERE kind = 'Node' AND reason IN ('NodeNotReady', 'NodeReady') AND ts < $until
-UNION ALL
+UNION ALL BY NAME
 SELECT
     cluster,
     node,

@@ -19,7 +19,7 @@ SELECT
     cluster,
     begun_at
 FROM sampled
-UNION ALL
+UNION ALL BY NAME
 SELECT
     s.cluster,
     min(s.ts) AS begun_at

@@ -7,7 +7,7 @@ WITH edges AS (
         device,
         unnest([start_at, end_at]) AS edge_at
     FROM owners
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         cluster,
@@ -18,10 +18,10 @@ WITH edges AS (
                 born + to_seconds($startup_s),
                 INTERVAL 1 HOUR
             )
-        ) + INTERVAL 1 SECOND
+        ) + INTERVAL 1 SECOND AS edge_at
     FROM owners
     WHERE born + to_seconds($startup_s) > $since
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         o.device_id,
         o.cluster,
@@ -32,7 +32,7 @@ WITH edges AS (
                 least(w."end", $until::TIMESTAMP),
                 INTERVAL 1 HOUR
             )
-        ) + INTERVAL 1 SECOND
+        ) + INTERVAL 1 SECOND AS edge_at
     FROM owners AS o
     INNER JOIN work_lost AS w
         ON

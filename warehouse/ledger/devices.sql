@@ -11,7 +11,7 @@ SELECT
     any_value(parent) AS parent
 FROM spans
 GROUP BY device_id
-UNION ALL
+UNION ALL BY NAME
 SELECT
     device_id,
     any_value(cluster) AS cluster,

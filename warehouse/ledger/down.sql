@@ -20,7 +20,7 @@ stretches AS (
         next_ts AS to_at
     FROM changes
     WHERE reason = 'NodeNotReady' AND next_ts IS NOT null AND next_ts > $since AND ts < $until
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         n.cluster,
         n.node,
@@ -113,7 +113,7 @@ SELECT
 FROM stretches AS s
 INNER JOIN spans AS d ON s.cluster = d.cluster AND s.node = d.node
 GROUP BY d.device_id, s.from_at, s.to_at
-UNION ALL
+UNION ALL BY NAME
 SELECT
     device_id,
     from_at,

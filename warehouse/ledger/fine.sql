@@ -36,7 +36,7 @@ WHERE
     $step_s = 3600
     AND r.bucket >= $since - to_seconds($startup_s) - INTERVAL 5 MINUTE
     AND r.bucket < $until
-UNION ALL
+UNION ALL BY NAME
 SELECT
     d.device_id,
     r.bucket,

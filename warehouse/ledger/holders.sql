@@ -7,7 +7,7 @@ SELECT
     min(team) AS team
 FROM owners
 GROUP BY holder_id
-UNION ALL
+UNION ALL BY NAME
 SELECT
     0 AS holder_id,
     '' AS namespace,

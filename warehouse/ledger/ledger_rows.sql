@@ -74,7 +74,7 @@ seconds_by_state AS (
         null::DOUBLE AS effective
     FROM priced
     WHERE free_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -84,14 +84,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'idle',
-        idle_s,
-        upto_1,
-        upto_2,
-        effective_rest
+        'idle' AS state,
+        idle_s AS seconds,
+        upto_1 AS from_s,
+        upto_2 AS upto_s,
+        effective_rest AS effective
     FROM priced
     WHERE idle_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -101,14 +101,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'low',
-        low_s,
-        upto_2,
-        upto_3,
-        effective_active
+        'low' AS state,
+        low_s AS seconds,
+        upto_2 AS from_s,
+        upto_3 AS upto_s,
+        effective_active AS effective
     FROM priced
     WHERE low_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -118,14 +118,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'productive',
-        busy_s,
-        upto_3,
-        upto_4,
-        effective_active
+        'productive' AS state,
+        busy_s AS seconds,
+        upto_3 AS from_s,
+        upto_4 AS upto_s,
+        effective_active AS effective
     FROM priced
     WHERE busy_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -135,14 +135,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'startup',
-        startup_s,
-        upto_4,
-        upto_5,
-        effective_rest
+        'startup' AS state,
+        startup_s AS seconds,
+        upto_4 AS from_s,
+        upto_5 AS upto_s,
+        effective_rest AS effective
     FROM priced
     WHERE startup_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -152,14 +152,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'stranded',
-        stranded_s,
-        upto_5,
-        upto_6,
-        null
+        'stranded' AS state,
+        stranded_s AS seconds,
+        upto_5 AS from_s,
+        upto_6 AS upto_s,
+        null AS effective
     FROM priced
     WHERE stranded_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -169,14 +169,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'unavailable',
-        unavailable_s,
-        upto_6,
-        upto_7,
-        null
+        'unavailable' AS state,
+        unavailable_s AS seconds,
+        upto_6 AS from_s,
+        upto_7 AS upto_s,
+        null AS effective
     FROM priced
     WHERE unavailable_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -186,14 +186,14 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'unknown',
-        unknown_s,
-        upto_7,
-        upto_8,
-        null
+        'unknown' AS state,
+        unknown_s AS seconds,
+        upto_7 AS from_s,
+        upto_8 AS upto_s,
+        null AS effective
     FROM priced
     WHERE unknown_s > 1e-6 AND gpus > 1e-6
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
@@ -203,11 +203,11 @@ seconds_by_state AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'lost',
-        lost_s,
-        upto_8,
-        upto_9,
-        effective_active
+        'lost' AS state,
+        lost_s AS seconds,
+        upto_8 AS from_s,
+        upto_9 AS upto_s,
+        effective_active AS effective
     FROM priced
     WHERE lost_s > 1e-6 AND gpus > 1e-6
 )

@@ -91,7 +91,7 @@ all_spans AS (
         least(last_seen, coalesce(era_start, last_seen)) AS to_at
     FROM device_eras
     WHERE era_start IS null OR era_start >= first_seen + INTERVAL 5 MINUTE
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
@@ -100,36 +100,36 @@ all_spans AS (
         weight,
         kind,
         parent,
-        greatest(first_seen, era_end),
-        last_seen
+        greatest(first_seen, era_end) AS from_at,
+        last_seen AS to_at
     FROM device_eras
     WHERE last_seen >= era_end + INTERVAL 5 MINUTE
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
-        parent || '/unpartitioned',
+        parent || '/unpartitioned' AS device,
         node,
         model,
-        null,
-        'unpartitioned',
+        null AS weight,
+        'unpartitioned' AS kind,
         parent,
-        era_start,
-        era_end
+        era_start AS from_at,
+        era_end AS to_at
     FROM eras
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         m.cluster,
         m.device,
         m.node,
-        coalesce(m.gpu_model, n.gpu_model),
-        1,
-        'whole',
-        null,
+        coalesce(m.gpu_model, n.gpu_model) AS model,
+        1 AS weight,
+        'whole' AS kind,
+        null AS parent,
         greatest(
             least(m.start, coalesce(n.life_from, m.start)),
             coalesce(b.begun_at, m.start)
-        ),
-        greatest(m."end", coalesce(n.life_to, m."end"))
+        ) AS from_at,
+        greatest(m."end", coalesce(n.life_to, m."end")) AS to_at
     FROM named AS m
     LEFT JOIN node_eras AS n
         ON

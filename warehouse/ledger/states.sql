@@ -72,37 +72,37 @@ pieces AS (
         own_s - idle_s - low_s - busy_s AS unknown_s,
         effective
     FROM holding_pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
-        0,
-        free_s * (1 - hidden) * (1 - down),
-        0,
-        low_s * (1 - down),
-        busy_s * (1 - down),
-        0,
-        0,
-        0,
-        left_s * down,
-        (left_s - free_s * (1 - hidden) - low_s - busy_s) * (1 - down),
-        null
+        0 AS holder_id,
+        free_s * (1 - hidden) * (1 - down) AS free_s,
+        0 AS idle_s,
+        low_s * (1 - down) AS low_s,
+        busy_s * (1 - down) AS busy_s,
+        0 AS lost_s,
+        0 AS startup_s,
+        0 AS stranded_s,
+        left_s * down AS unavailable_s,
+        (left_s - free_s * (1 - hidden) - low_s - busy_s) * (1 - down) AS unknown_s,
+        null AS effective
     FROM unallocated
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         device_id,
         bucket,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        cap_s * (1 - down),
-        cap_s * down,
-        0,
-        null
+        0 AS holder_id,
+        0 AS free_s,
+        0 AS idle_s,
+        0 AS low_s,
+        0 AS busy_s,
+        0 AS lost_s,
+        0 AS startup_s,
+        cap_s * (1 - down) AS stranded_s,
+        cap_s * down AS unavailable_s,
+        0 AS unknown_s,
+        null AS effective
     FROM vacancies
     WHERE kind = 'unpartitioned'
 ),

@@ -8,7 +8,7 @@ WITH files AS (
         file_size_bytes,
         end_snapshot
     FROM __ducklake_metadata_lake.ducklake_data_file
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         table_id,
         path,

@@ -5,17 +5,17 @@ SELECT
     path_is_relative::BOOLEAN AS relative,
     NULL::BIGINT AS bytes
 FROM __ducklake_metadata_lake.ducklake_files_scheduled_for_deletion
-UNION ALL
+UNION ALL BY NAME
 SELECT
-    NULL,
-    NULL,
-    file_size_bytes
+    NULL AS path,
+    NULL AS relative,
+    file_size_bytes AS bytes
 FROM __ducklake_metadata_lake.ducklake_data_file
 WHERE end_snapshot IS NOT NULL
-UNION ALL
+UNION ALL BY NAME
 SELECT
-    NULL,
-    NULL,
-    file_size_bytes
+    NULL AS path,
+    NULL AS relative,
+    file_size_bytes AS bytes
 FROM __ducklake_metadata_lake.ducklake_delete_file
 WHERE end_snapshot IS NOT NULL

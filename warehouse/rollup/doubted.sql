@@ -65,13 +65,13 @@ placed AS (
             device,
             place AS node
         FROM reported
-        UNION ALL
+        UNION ALL BY NAME
         SELECT
             device,
             node
         FROM label
         WHERE parent IS null
-        UNION ALL
+        UNION ALL BY NAME
         SELECT
             device,
             node
@@ -112,13 +112,13 @@ WHERE
             THEN r.node <> h.node AND (c.device IS NOT null OR r.place IS DISTINCT FROM h.place)
         ELSE c.device IS NOT null
     END
-UNION ALL
+UNION ALL BY NAME
 SELECT DISTINCT
     s.device,
     s.node,
-    s.at_us // 300000000,
-    false,
-    coalesce(d.node, split_part(s.node, ' and ', 1))
+    s.at_us // 300000000 AS bucket,
+    false AS dropped,
+    coalesce(d.node, split_part(s.node, ' and ', 1)) AS home
 FROM device_sample AS s
 LEFT JOIN device AS d ON d.cluster = $cluster AND s.device = d.device
 WHERE contains(s.node, ' and ')

@@ -23,7 +23,7 @@ changed AS (
     FROM __ducklake_metadata_lake.ducklake_data_file AS f
     INNER JOIN sample_table AS t ON f.table_id = t.table_id
     WHERE f.begin_snapshot > $snapshot OR f.partial_max > $snapshot
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         d.data_file_id,
         d.table_id,

@@ -10,12 +10,12 @@ FROM (
         coalesce(created_at, first_seen) < $until
         AND coalesce(finished_at, last_seen) >= $since
 ) AS p
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'node' AS name,
     bit_xor(hash(n)) AS checksum
 FROM (SELECT * REPLACE (least(last_seen, $until) AS last_seen) FROM node) AS n
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'era' AS name,
     bit_xor(hash(e)) AS checksum
@@ -24,7 +24,7 @@ FROM (
     FROM era
     WHERE valid_from < $until
 ) AS e
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'device' AS name,
     bit_xor(hash(d)) AS checksum
@@ -33,7 +33,7 @@ FROM (
     FROM device
     WHERE first_seen < $until
 ) AS d
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'event' AS name,
     bit_xor(hash(e)) AS checksum
@@ -42,7 +42,7 @@ FROM (
     FROM event
     WHERE kind = 'Node' AND ts < $until
 ) AS e
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'rate' AS name,
     bit_xor(hash(r)) AS checksum

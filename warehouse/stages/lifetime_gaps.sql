@@ -7,7 +7,7 @@ WITH lifetimes AS (
         first_seen,
         last_seen
     FROM incoming
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         d.cluster,
         d.device,

@@ -4,7 +4,7 @@ SELECT
     moment AS ts,
     NULL AS path
 FROM lake.main.watermark
-UNION ALL
+UNION ALL BY NAME
 SELECT
     noun AS name,
     NULL AS ts,

@@ -8,7 +8,7 @@ SELECT
     ts AS known_at
 FROM steady
 WHERE works OR serves
-UNION ALL
+UNION ALL BY NAME
 SELECT
     span,
     before_ts AS from_at,
@@ -16,7 +16,7 @@ SELECT
     ts AS known_at
 FROM servers
 WHERE busy_kernels > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
     span,
     last_kernel_activity AS from_at,
@@ -25,7 +25,7 @@ SELECT
 FROM servers
 WHERE last_kernel_activity > start_at AND last_kernel_activity < end_at
 GROUP BY ALL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     span,
     last_terminal_activity AS from_at,

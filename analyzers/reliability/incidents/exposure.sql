@@ -79,7 +79,7 @@ SELECT
     CASE WHEN bool_and(priced) THEN sum(usd) END AS usd
 FROM jobs
 GROUP BY ALL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'node' AS dimension,
     cluster,
@@ -91,7 +91,7 @@ SELECT
 FROM nodes
 WHERE node <> ''
 GROUP BY ALL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'gpu' AS dimension,
     cluster,
@@ -102,7 +102,7 @@ SELECT
     CASE WHEN bool_and(priced) THEN sum(usd) END AS usd
 FROM devices
 GROUP BY ALL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'model' AS dimension,
     '' AS cluster,
@@ -113,7 +113,7 @@ SELECT
     CASE WHEN bool_and(priced) THEN sum(usd) END AS usd
 FROM devices
 GROUP BY ALL
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'all' AS dimension,
     '' AS cluster,

@@ -10,7 +10,7 @@ WITH changes AS (
         1 AS devices
     FROM allocation
     WHERE start < $until AND coalesce("end", $until) > $since
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         namespace,

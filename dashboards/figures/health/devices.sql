@@ -10,7 +10,7 @@ WHERE
     coalesce($team::VARCHAR, $namespace::VARCHAR, $pool::VARCHAR) IS null
     AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     AND ($model::VARCHAR IS null OR coalesce(gpu_model, model, '(unknown)') = $model)
-UNION ALL
+UNION ALL BY NAME
 SELECT DISTINCT
     cluster,
     device,

@@ -16,7 +16,7 @@ requests AS (
         created_at,
         waited_until
     FROM gpu_requests
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         gpus,
         created_at,

@@ -30,13 +30,13 @@ bought AS (
         usd::DOUBLE * committed_usd AS usd
     FROM parts
     WHERE committed > 0
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        label,
+        label AS capacity,
         node,
         state,
-        gpu_hours * (1 - committed),
-        usd::DOUBLE * (1 - committed_usd)
+        gpu_hours * (1 - committed) AS gpu_hours,
+        usd::DOUBLE * (1 - committed_usd) AS usd
     FROM parts
     WHERE committed < 1
 )

@@ -66,7 +66,7 @@ happened AS (
         null::VARCHAR AS incident,
         null::VARCHAR AS finding
     FROM pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         coalesce(scheduled_at, started_at) AS at,
         'pod placed' AS kind,
@@ -74,7 +74,7 @@ happened AS (
         null AS incident,
         null AS finding
     FROM pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         coalesce(finished_at, deleted_at) AS at,
         'pod ended' AS kind,
@@ -82,7 +82,7 @@ happened AS (
         null AS incident,
         null AS finding
     FROM pods
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         e.ts AS at,
         e.reason AS kind,
@@ -106,7 +106,7 @@ happened AS (
                 )
             )
         )
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         found_at AS at,
         'finding' AS kind,
@@ -114,7 +114,7 @@ happened AS (
         null AS incident,
         id AS finding
     FROM findings
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         i.start AS at,
         'incident' AS kind,
@@ -122,7 +122,7 @@ happened AS (
         i.id AS incident,
         null AS finding
     FROM incidents AS i
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         a.ts AS at,
         'action: ' || a.kind AS kind,
@@ -133,7 +133,7 @@ happened AS (
     WHERE
         (a.document ->> '$.finding') IN (SELECT f.id FROM findings AS f)
         OR a.about IN (SELECT f.id FROM findings AS f)
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         s.start AS at,
         'action: ' || coalesce(s.verb, 'done') AS kind,

@@ -13,7 +13,7 @@ WITH named AS (
         gpu_util_pct
     FROM sample
     WHERE ts >= $since AND ts < $until AND pod IS NOT null
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         s.ts,
         s.device,

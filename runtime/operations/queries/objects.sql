@@ -2,7 +2,7 @@
 SELECT count(*) AS objects
 FROM (
     SELECT cluster FROM pod
-    UNION ALL
+    UNION ALL BY NAME
     SELECT cluster FROM node
 ) AS stored
 WHERE stored.cluster = $cluster

@@ -13,7 +13,7 @@ WITH recent AS (
     WHERE
         start < $at::TIMESTAMP AND coalesce("end", $at::TIMESTAMP) >= $since::TIMESTAMP
         AND workload IS NOT null
-    UNION ALL
+    UNION ALL BY NAME
     SELECT DISTINCT
         cluster,
         coalesce(namespace, '') AS namespace,

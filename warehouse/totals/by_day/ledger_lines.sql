@@ -27,7 +27,7 @@ FROM ledger_1d
 WHERE
     bucket >= date_trunc('day', $since::TIMESTAMP - INTERVAL 1 MICROSECOND) + INTERVAL 1 DAY
     AND bucket < date_trunc('day', $until::TIMESTAMP)
-UNION ALL
+UNION ALL BY NAME
 SELECT
     bucket AS first_bucket,
     bucket AS last_bucket,
