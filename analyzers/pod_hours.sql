@@ -3,7 +3,7 @@
 SELECT * -- noqa: AM04
 FROM busy_hours
 WHERE pod <> ''
-UNION ALL
+UNION ALL BY NAME
 SELECT w.* REPLACE (a.namespace AS namespace, a.pod AS pod) -- noqa: PRS
 FROM busy_hours AS w
 INNER JOIN allocation AS a

@@ -115,7 +115,7 @@ SELECT
     epoch_us(min(used_at)) AS used_us
 FROM (
     SELECT * FROM computed
-    UNION ALL
+    UNION ALL BY NAME
     SELECT * FROM worked
 ) AS both_ways
 GROUP BY case_id

@@ -18,7 +18,7 @@ ledger_rows AS (
     WHERE
         l.bucket >= $since AND l.bucket < $until
         AND l.namespace <> '' AND l.bucket >= s.since AND l.bucket < s.until
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         s.span,
         l.*

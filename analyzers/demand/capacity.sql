@@ -32,10 +32,10 @@ bought AS (
         CASE WHEN label = 'reserved' THEN label ELSE 'committed' END AS capacity_type
     FROM parts
     WHERE committed > 0
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         * REPLACE (gpu_hours * (1 - committed) AS gpu_hours, usd * (1 - committed_usd) AS usd),
-        label
+        label AS capacity_type
     FROM parts
     WHERE committed < 1
 )

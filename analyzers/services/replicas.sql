@@ -25,7 +25,7 @@ named AS (
     SELECT *
     FROM device_hours
     WHERE pod <> ''
-    UNION ALL
+    UNION ALL BY NAME
     SELECT h.* REPLACE (a.namespace AS namespace, a.pod AS pod) -- noqa: PRS
     FROM device_hours AS h
     INNER JOIN allocation AS a

@@ -5,7 +5,7 @@ WITH rows_outside AS (
     SELECT * REPLACE (least("end", $since) AS "end")
     FROM allocation
     WHERE start < $since AND "end" >= $since
-    UNION ALL
+    UNION ALL BY NAME
     SELECT * REPLACE (greatest(start, $until) AS start)
     FROM allocation
     WHERE start <= $until AND "end" > $until
@@ -28,22 +28,22 @@ pieces AS (
         rule,
         false AS fresh
     FROM rows_outside
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         cluster,
         device,
         pod_uid,
-        start_at,
-        end_at,
+        start_at AS start,
+        end_at AS "end",
         namespace,
         pod,
         workload_kind,
         workload,
         team,
-        round(share, 9),
+        round(share, 9) AS share,
         attribution,
         rule,
-        true
+        true AS fresh
     FROM fitted
 ),
 

@@ -13,11 +13,11 @@ both_sizes AS (
         $step_s AS cell_s
     FROM others AS o
     ANTI JOIN fine_hours AS f ON o.device_id = f.device_id AND o.bucket = f.hour_at
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         o.*,
-        unnest(generate_series(o.bucket, o.bucket + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)),
-        300
+        unnest(generate_series(o.bucket, o.bucket + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)) AS cell,
+        300 AS cell_s
     FROM others AS o
     SEMI JOIN fine_hours AS f ON o.device_id = f.device_id AND o.bucket = f.hour_at
 )

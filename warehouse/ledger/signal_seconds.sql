@@ -38,7 +38,7 @@ both_sizes AS (
         CASE WHEN pod = '' THEN device_id END AS unnamed_id
     FROM fine
     WHERE bucket >= $since
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         h.*,
         h.bucket + to_seconds($step_s) AS cell_end,

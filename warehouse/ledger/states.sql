@@ -146,7 +146,7 @@ SELECT
         0
     )::DOUBLE AS before_s
 FROM summed
-UNION ALL
+UNION ALL BY NAME
 SELECT
     device_id,
     bucket,
@@ -163,7 +163,7 @@ SELECT
     CASE WHEN holder_id <> 0 THEN effective END AS effective,
     0 AS before_s
 FROM plain
-UNION ALL
+UNION ALL BY NAME
 SELECT
     device_id,
     bucket,

@@ -59,7 +59,7 @@ bought AS (
         )
     FROM priced
     WHERE committed > 0
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         * REPLACE (
             gpu_seconds * (1 - committed) AS gpu_seconds,
