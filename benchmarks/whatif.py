@@ -5,15 +5,15 @@ import resource
 
 from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
-from runtime.operations.what_if.records import (
+from capacity.replay.fleet import FleetNode, FleetPod
+from capacity.replay.records import (
     ReplayNode,
     ReplayQueue,
     ReplaySite,
     ReplayUnit,
     SchedulerKind,
 )
-from runtime.operations.what_if.replay import replay
-from simulator.cluster.scheduler.requests import NodeFree, PodRequest
+from capacity.replay.replay import replay
 
 QUEUES = 20
 HOUR_S = 3600.0
@@ -56,8 +56,7 @@ def build_busy_site(scheduler: SchedulerKind, gpus: int, hours: int) -> ReplaySi
         demand_h -= unit.run_s[0] / HOUR_S * unit.gpu_milli / 1000
     units.sort(key=lambda unit: unit.arrival_s)
     nodes = tuple(
-        ReplayNode(NodeFree(f"n{place:04}", 10**9, 10**9, gpu_milli=(1000,) * 8))
-        for place in range(gpus // 8)
+        ReplayNode(FleetNode(f"n{place:04}", 10**9, 10**9, 8)) for place in range(gpus // 8)
     )
     nominal = gpus * 1000 // QUEUES
     queues = tuple(ReplayQueue(f"q{place}", nominal, cohort="all") for place in range(QUEUES))
@@ -73,13 +72,7 @@ def _draw_unit(draw: random.Random, number: int, hours: int) -> ReplayUnit:
     pods = draw.choice((2, 4)) if draw.random() < 0.05 else 1
     gpus = 8 if pods > 1 else draw.choice((1, 1, 1, 2, 4, 8))
     name = f"u{number:06}"
-    members = tuple(
-        PodRequest(
-            f"{name}-{place}", f"{name}-{place}", gpus=gpus, priority=priority,
-            created_s=arrival_s, gang=name if pods > 1 else "",
-        )
-        for place in range(pods)
-    )  # fmt: skip
+    members = tuple(FleetPod(f"{name}-{place}", gpus=gpus) for place in range(pods))
     return ReplayUnit(name, queue, queue, priority, arrival_s, members, (run_s,) * pods)
 
 

@@ -21,8 +21,8 @@ from runtime.cli.app import build_whole
 from runtime.experiments import demo
 from runtime.experiments.demo_actions import write_policies
 from runtime.operations import plans
+from tests.capacity.replay.test_what_if_truth import QUESTIONS, WITHIN
 from tests.demo_homes import copy_demo
-from tests.runtime.what_if.test_what_if_truth import QUESTIONS, WITHIN
 from warehouse.lake import Warehouse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -332,7 +332,7 @@ def test_the_figures_of_readme_are_those_of_the_code() -> None:
     )
     assert hang
     assert f"a silent hang in {hang[1]} minutes" in text
-    # tests/runtime/what_if/test_what_if_truth.py holds them: ten seeds of each question.
+    # tests/capacity/replay/test_what_if_truth.py holds them: ten seeds of each question.
     sites, within = str(10 * len(QUESTIONS)), f"{WITHIN:.0%}".rstrip("%")
     sentence = (
         f"all {sites} simulated sites it predicts the change of a mean wait within {within} %"

@@ -11,7 +11,7 @@ from analyzers.holds import Hold
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
-from analyzers.workload_kinds import read_idle_kinds
+from capacity.workload_kinds import read_idle_kinds
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Subject, compute_finding_id
 from fallow.window import Window, format_duration

@@ -12,7 +12,7 @@ from analyzers.precision.gains import (
     list_formats,
 )
 from analyzers.precision.rows import WorkloadPipes
-from analyzers.workload_kinds import is_gang, is_interactive
+from capacity.workload_kinds import is_gang, is_interactive
 from fallow.gpu_models import read_gpu_models
 from fallow.workload_settings import PrecisionSettings
 

@@ -72,5 +72,5 @@ SELECT
     wanted.flavor
 FROM evened
 INNER JOIN wanted ON evened.raw = wanted.raw
-WHERE wanted.is_gpu OR (evened.kind = 'Cohort' AND evened.raw = 'cohorts')
+WHERE wanted.is_gpu OR evened.kind = 'Cohort'
 ORDER BY ALL

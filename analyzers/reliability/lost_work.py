@@ -42,8 +42,8 @@ from analyzers.reliability.rows import (
     read_xids,
 )
 from analyzers.rows import read_bursts, read_lifetimes
-from analyzers.workload_kinds import is_gang
 from analyzers.workload_rows import Owner
+from capacity.workload_kinds import is_gang
 from fallow.protocols import Views
 from fallow.tables import Batch
 from fallow.tolerances import read_tolerances

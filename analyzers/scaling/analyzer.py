@@ -11,8 +11,8 @@ from analyzers.scaling.families import JobThroughput, compare_sizes
 from analyzers.scaling.findings import build_finding, build_subject
 from analyzers.scaling.rows import PACES, read_paces, read_silent_jobs
 from analyzers.work import read_costs
-from analyzers.workload_kinds import is_gang
 from analyzers.workload_rows import Owner
+from capacity.workload_kinds import is_gang
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
 from fallow.service_levels import ScalingSettings

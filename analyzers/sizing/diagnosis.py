@@ -9,7 +9,7 @@ from analyzers.sizing.fitting import compute_need, list_options
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom
-from analyzers.workload_kinds import is_interactive
+from capacity.workload_kinds import is_interactive
 from fallow.workload_settings import SizingSettings
 
 

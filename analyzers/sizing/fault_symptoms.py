@@ -4,7 +4,7 @@ from analyzers.gpu_peaks import read_gpu_peaks
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom, describe_power
-from analyzers.workload_kinds import is_gang
+from capacity.workload_kinds import is_gang
 from fallow.workload_settings import SizingSettings
 from warehouse.signals import SPIN
 

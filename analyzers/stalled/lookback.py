@@ -25,8 +25,8 @@ from analyzers.stalled.rows import (
     read_quiet,
     read_unchanged,
 )
-from analyzers.workload_kinds import list_gang_kinds
 from analyzers.workload_rows import Owner
+from capacity.workload_kinds import list_gang_kinds
 from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
 from fallow.reliability_settings import StalledSettings

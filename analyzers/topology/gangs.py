@@ -7,8 +7,8 @@ import msgspec
 
 from analyzers.topology.rows import GangPlacement, read_allocated, read_locations
 from analyzers.topology.spread import GangNode, GangSpread, compare_spread, find_blocks
-from analyzers.workload_kinds import list_gang_kinds
 from analyzers.workload_rows import Owner
+from capacity.workload_kinds import list_gang_kinds
 from fallow.protocols import Views
 
 MICRO = 1_000_000

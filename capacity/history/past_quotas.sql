@@ -4,6 +4,8 @@
 WITH of_window AS (
     SELECT
         *,
+        split_part(resource, '@', 1) = 'nvidia.com/gpu'
+        OR split_part(resource, '@', 1) IN (SELECT gpu_resource FROM node) AS is_gpu,
         max(ts) OVER (PARTITION BY cluster, kind, namespace, name) AS last_read,
         count(DISTINCT nominal) OVER (
             PARTITION BY cluster, kind, namespace, name, resource
@@ -20,18 +22,20 @@ SELECT
     kind,
     coalesce(namespace, '') AS namespace,
     name,
-    sum(nominal)::DOUBLE AS nominal,
-    CASE WHEN count("limit") = count(*) THEN sum("limit")::DOUBLE END AS "limit",
-    CASE WHEN count(lending) = count(*) THEN sum(lending)::DOUBLE END AS lending,
+    sum(nominal) FILTER (is_gpu)::DOUBLE AS nominal,
+    CASE
+        WHEN count("limit") FILTER (is_gpu) = count(*) FILTER (is_gpu)
+            THEN sum("limit") FILTER (is_gpu)::DOUBLE
+    END AS "limit",
+    CASE
+        WHEN count(lending) FILTER (is_gpu) = count(*) FILTER (is_gpu)
+            THEN sum(lending) FILTER (is_gpu)::DOUBLE
+    END AS lending,
     coalesce(max(parent), '') AS parent,
     max(versions)::INTEGER AS versions
 FROM of_window
 WHERE
     ts = last_read
-    AND (
-        kind = 'LocalQueue'
-        OR split_part(resource, '@', 1) = 'nvidia.com/gpu'
-        OR split_part(resource, '@', 1) IN (SELECT gpu_resource FROM node)
-    )
+    AND (is_gpu OR kind IN ('LocalQueue', 'Cohort'))
 GROUP BY cluster, kind, namespace, name
 ORDER BY ALL

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from capacity.replay import answer
+from capacity.replay.changes import parse_changes
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 from runtime.operations import windows
 from runtime.operations.policy_replays import list_policy_stops
-from runtime.operations.what_if import answer
-from runtime.operations.what_if.changes import parse_changes
 
 
 def register(app: typer.Typer) -> None:

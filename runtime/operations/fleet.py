@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import pyarrow as pa
 
+from capacity.replay.answer import answer_what_if
+from capacity.replay.changes import parse_changes
 from fallow.demo_marker import read_now
 from fallow.fleet import Explanation, Fleet, FleetTable
 from fallow.settings import Settings, load
@@ -25,16 +27,14 @@ from runtime.operations import (
 )
 from runtime.operations.idleness import Idleness, IdlenessReader
 from runtime.operations.queries import load_sql
-from runtime.operations.what_if.answer import answer_what_if
-from runtime.operations.what_if.changes import parse_changes
 from runtime.rendering.tables import round_body
 from warehouse.lake import Warehouse
 from warehouse.spend import KEYS
 
 if TYPE_CHECKING:
     from capacity.queue.records import QueuedWorkload
+    from capacity.replay.answer import WhatIfAnswer
     from runtime.operations.plans import WhyNotReport
-    from runtime.operations.what_if.answer import WhatIfAnswer
     from runtime.operations.windows import CoveredHours
 
 HOURS, USD, TIME = pa.float64(), pa.decimal128(38, 2), pa.timestamp("us")

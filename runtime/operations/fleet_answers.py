@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from capacity.replay.answer import build_team_rows, describe_what_if
 from fallow.errors import UsageError
 from fallow.redaction import redact
 from fallow.settings import Settings
@@ -20,7 +21,6 @@ from fallow.window import Window
 from runtime.operations import explanations, pending
 from runtime.operations.fleet import WarehouseFleet
 from runtime.operations.idleness import LATELY
-from runtime.operations.what_if.answer import build_team_rows, describe_what_if
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document, round_body
 from runtime.rendering.untrusted import EVERY_LEVEL, mark_document, mark_text

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from capacity.replay.answer import answer_what_if
+from capacity.replay.changes import parse_changes
 from collectors.inventory import build_batches
 from fallow.settings import load
 from fallow.window import Window
 from runtime.operations.fleet_answers import FleetAnswers
-from runtime.operations.what_if.answer import answer_what_if
-from runtime.operations.what_if.changes import parse_changes
 from runtime.rendering.untrusted import MARK
 from tests.analyzers.conftest import Memory
 from tests.cli.conftest import Fallow

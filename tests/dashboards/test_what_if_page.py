@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from capacity.replay import answer as answers
+from capacity.replay.changes import parse_changes
 from dashboards import what_if_runs
 from dashboards.what_if_runs import WhatIfQuestion, WhatIfResult, WhatIfRuns
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations.what_if import answer as answers
-from runtime.operations.what_if.beside import answer_beside, answer_question
-from runtime.operations.what_if.changes import parse_changes
+from runtime.operations.what_if_beside import answer_beside, answer_question
 from tests.dashboards.drawing import Draw, texts
 from warehouse.lake import Warehouse
 

@@ -280,8 +280,8 @@ def test_what_a_cohort_does_not_lend_walls_others_in(
     ground.quota("a", 4, 0, parent="A", lending=lending, **queue)
     ground.quota("b", 4, 4, parent="B", **queue)
     ground.quota("q", None, None, 2, kind="LocalQueue", namespace="ns", parent="b")
-    for name in ("A", "B"):
-        cohort = {"kind": "Cohort", "namespace": "", "resource": "cohorts"}
+    for name, resource in (("A", "cohorts"), ("B", "cpu@h100")):
+        cohort = {"kind": "Cohort", "namespace": "", "resource": resource}
         ground.quota(name, None, None, parent="root", **cohort)
     ground.post(free=4)
     summary = QuotaAnalyzer().summary(ground.views, ground.window)["groups"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.operations.what_if.measures import compute_jain, measure_replay
-from runtime.operations.what_if.records import (
+from capacity.replay.measures import compute_jain, measure_replay
+from capacity.replay.records import (
     ReplayPause,
     ReplayQueue,
     ReplayResult,
@@ -18,8 +18,8 @@ from runtime.operations.what_if.records import (
     ReplayUnit,
     SchedulerKind,
 )
-from runtime.operations.what_if.replay import replay
-from tests.runtime.what_if.sites import HOUR, build_site, build_unit
+from capacity.replay.replay import replay
+from tests.capacity.replay.sites import HOUR, build_site, build_unit
 
 
 def list_starts(result: ReplayResult) -> dict[str, float | None]:
@@ -76,6 +76,22 @@ def test_a_queue_borrows_what_its_cohort_leaves_and_gives_it_back() -> None:
     alone = tuple(ReplayQueue(name, 1000) for name in ("a", "b"))
     alone_result = replay(build_site(units, scheduler="kueue", queues=alone))
     assert list_starts(alone_result) == {"a1": 0, "a2": 4, "b1": 1}
+
+
+@pytest.mark.parametrize(("limit", "start"), [(None, 0.5), (0, 4)], ids=["open", "closed"])
+def test_a_queue_borrows_through_cohorts_of_cohorts_as_far_as_each_may(
+    limit: int | None, start: float
+) -> None:
+    """The quota of b is of another cohort: a2 has it if its own cohort may borrow."""
+    queues = (
+        ReplayQueue("a", 1000, cohort="left"),
+        ReplayQueue("b", 1000, cohort="right"),
+        ReplayQueue("left", 0, limit, cohort="all", is_cohort=True),
+        ReplayQueue("right", 0, cohort="all", is_cohort=True),
+    )
+    units = [build_unit("a1", 0, 4, queue="a"), build_unit("a2", 0.5, 4, queue="a")]
+    result = replay(build_site(units, scheduler="kueue", queues=queues))
+    assert list_starts(result) == {"a1": 0, "a2": start}
 
 
 def test_the_queue_with_the_least_of_its_share_is_next() -> None:

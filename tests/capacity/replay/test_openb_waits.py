@@ -18,11 +18,11 @@ import pyarrow.csv
 import pytest
 
 from capacity.history.queue_history import read_history
+from capacity.replay.calibration import judge_replay
+from capacity.replay.past import PastSite, build_past
+from capacity.replay.replay import replay
 from collectors.openb import EPOCH, import_openb
 from fallow.window import Window
-from runtime.operations.what_if.calibration import judge_replay
-from runtime.operations.what_if.past import PastSite, build_past
-from runtime.operations.what_if.replay import replay
 from tests.analyzers.conftest import Memory
 
 
@@ -68,7 +68,7 @@ def test_fewer_of_openb_s_nodes_give_hours_of_waiting_or_none(
     for count in (10, 16):
         result = replay(msgspec.structs.replace(site, nodes=tuple(nodes[:count]), preempts=False))
         waits = [u.start_s - u.unit.arrival_s for u in result.units if u.start_s is not None]
-        gpus = sum(len(node.capacity.gpu_milli) for node in nodes[:count])
+        gpus = sum(node.capacity.gpus for node in nodes[:count])
         p95[gpus] = round(float(np.quantile(waits, 0.95)))
     assert p95 == {38: 9767, 68: 0}
 

@@ -9,14 +9,9 @@ from typing import Any
 
 import msgspec
 
-from analyzers.workload_kinds import is_gang
 from capacity.history.queue_history import PastNode, PastPod, PastQuota, QueueHistory
-from fallow.checkpointing import INTERVAL, parse_interval_hours
-from fallow.errors import UsageError
-from fallow.gpu_models import get_model_name
-from fallow.node_requirements import NodeRequirements, read_requirements, read_taints
-from fallow.stored_annotations import NEVER_PREEMPTS
-from runtime.operations.what_if.records import (
+from capacity.replay.fleet import WHOLE, FleetNode, FleetPod
+from capacity.replay.records import (
     PodRun,
     ReplayNode,
     ReplayQueue,
@@ -24,7 +19,12 @@ from runtime.operations.what_if.records import (
     ReplayUnit,
     SchedulerKind,
 )
-from simulator.cluster.scheduler.requests import WHOLE, NodeFree, PodRequest
+from capacity.workload_kinds import is_gang
+from fallow.checkpointing import INTERVAL, parse_interval_hours
+from fallow.errors import UsageError
+from fallow.gpu_models import get_model_name
+from fallow.node_requirements import NodeRequirements, read_requirements, read_taints
+from fallow.stored_annotations import NEVER_PREEMPTS
 
 MIB = 2**20
 UNKNOWN_AMOUNT = 10**12
@@ -68,7 +68,7 @@ def build_past(history: QueueHistory) -> PastSite:
     _check(history)
     kind, scheduler = _choose_scheduler(history.quotas)
     queues = _build_queues(history.quotas, kind)
-    requirements = _RequirementLabels()
+    requirements = _RequirementNumbers()
     notes: Counter[str] = Counter()
     groups = _join_attempts(_group_pods(history, scheduler, notes))
     builder = _UnitBuilder(history, kind, queues, requirements, notes)
@@ -96,7 +96,7 @@ def build_past(history: QueueHistory) -> PastSite:
         nodes,
         tuple(units),
         scheduler,
-        tuple(queues.values()),
+        queues,
         preempts,
     )
     return PastSite(
@@ -135,21 +135,23 @@ def _choose_scheduler(quotas: Iterable[PastQuota]) -> tuple[str, SchedulerKind]:
     return "", "plain"
 
 
-def _build_queues(quotas: Iterable[PastQuota], kind: str) -> dict[str, ReplayQueue]:
+def _build_queues(quotas: Iterable[PastQuota], kind: str) -> tuple[ReplayQueue, ...]:
     queues = {}
     for quota in quotas:
-        if quota.kind != kind:
+        is_cohort = quota.kind == "Cohort" and kind == "ClusterQueue"
+        if quota.kind != kind and not is_cohort:
             continue
         elastic = kind == "ElasticQuota"
         name = quota.namespace if elastic else quota.name
-        queues[name] = ReplayQueue(
+        queues[quota.kind, name] = ReplayQueue(
             name,
             to_milli(quota.nominal or 0),
             None if quota.limit is None else to_milli(quota.limit),
             None if quota.lending is None else to_milli(quota.lending),
             "elastic" if elastic else quota.parent,
+            is_cohort,
         )
-    return queues
+    return tuple(queues.values())
 
 
 def to_milli(gpus: float) -> int:
@@ -232,25 +234,24 @@ def _find_gang(pod: PastPod, scheduler: SchedulerKind) -> tuple[str, ...] | None
     return (pod.workload_uid,) if is_gang(pod.workload_kind) else None
 
 
-class _RequirementLabels:
-    """A label for each set of requirements, so that nodes are compared with it once."""
+class _RequirementNumbers:
+    """A number for each set of requirements, so that nodes are compared with it once."""
 
     def __init__(self) -> None:
         self._numbers: dict[NodeRequirements, int] = {}
 
-    def build_selector(self, annotations: str | None) -> tuple[tuple[str, str], ...]:
+    def find_number(self, annotations: str | None) -> int:
         needs = read_requirements(_decode(annotations))
-        number = self._numbers.setdefault(needs, len(self._numbers))
-        return ((str(number), "yes"),)
+        return self._numbers.setdefault(needs, len(self._numbers))
 
-    def build_labels(self, node: PastNode) -> dict[str, str]:
+    def list_met(self, node: PastNode) -> frozenset[int]:
         labels = msgspec.json.decode(node.labels) if node.labels else None
         taints = read_taints(node.taints)
-        return {
-            str(number): "yes"
+        return frozenset(
+            number
             for needs, number in self._numbers.items()
             if not needs.explain_refusal(labels, taints)
-        }
+        )
 
 
 class _UnitBuilder:
@@ -260,13 +261,14 @@ class _UnitBuilder:
         self,
         history: QueueHistory,
         kind: str,
-        queues: Mapping[str, ReplayQueue],
-        requirements: _RequirementLabels,
+        queues: Iterable[ReplayQueue],
+        requirements: _RequirementNumbers,
         notes: Counter[str],
     ) -> None:
         self._start_s = history.window.start.timestamp()
         self._end_s = history.window.end.timestamp()
-        self._kind, self._queues = kind, queues
+        self._kind = kind
+        self._queues = {queue.name for queue in queues if not queue.is_cohort}
         self._requirements, self._notes = requirements, notes
         self._local = {
             (quota.namespace, quota.name): quota.parent
@@ -282,7 +284,7 @@ class _UnitBuilder:
         self._note(first, pods)
         priority = max((pod.priority or 0 for pod in pods), default=0)
         name = f"{first.namespace}/{first.pod}/{first.uid}"
-        members = tuple(self._build_request(pod, priority, name, len(pods)) for pod in pods)
+        members = tuple(map(self._build_request, pods))
         leaves = [pod.ended_s for pod in pods if pod.placed_s is None and pod.ended_s is not None]
         return ReplayUnit(
             name,
@@ -328,22 +330,16 @@ class _UnitBuilder:
             if pod.placed_s is not None and pod.placed_s < self._end_s
         ]
 
-    def _build_request(
-        self, pod: PastPod, priority: int, unit_name: str, members: int
-    ) -> PodRequest:
+    def _build_request(self, pod: PastPod) -> FleetPod:
         gpus = max(1, math.ceil(pod.gpus - 1e-6))
-        return PodRequest(
+        return FleetPod(
             pod.uid,
-            f"{pod.namespace}/{pod.pod}",
             pod.cpu_milli,
             -(-pod.memory_bytes // MIB),
             gpus,
             max(1, to_milli(pod.gpus / gpus)),
-            selector=self._requirements.build_selector(pod.annotations),
-            priority=priority,
-            created_s=pod.queued_s,
-            preempts=not _decode(pod.annotations).get(NEVER_PREEMPTS),
-            gang=unit_name if members > 1 else "",
+            self._requirements.find_number(pod.annotations),
+            not _decode(pod.annotations).get(NEVER_PREEMPTS),
         )
 
     def _compute_run(self, pod: PastPod, *, running: bool) -> float:
@@ -404,17 +400,16 @@ def _list_whole_nodes(history: QueueHistory, notes: Counter[str]) -> list[PastNo
     return nodes
 
 
-def _build_node(node: PastNode, requirements: _RequirementLabels, listed_s: float) -> ReplayNode:
+def _build_node(node: PastNode, requirements: _RequirementNumbers, listed_s: float) -> ReplayNode:
     """Return a node; one of the first list (`listed_s`) existed before it."""
-    capacity = NodeFree(
+    capacity = FleetNode(
         node.node,
         UNKNOWN_AMOUNT if node.cpu_milli is None else node.cpu_milli,
         UNKNOWN_AMOUNT if node.memory_bytes is None else node.memory_bytes // MIB,
-        pods=10_000,
-        gpu_milli=(WHOLE,) * (node.gpus or 0),
-        gpu_model=get_model_name(node.gpu_model) or "",
-        labels=requirements.build_labels(node),
-        open=not node.unschedulable,
+        node.gpus or 0,
+        get_model_name(node.gpu_model) or "",
+        requirements.list_met(node),
+        not node.unschedulable,
     )
     opens = -math.inf if node.first_s is None or node.first_s <= listed_s else node.first_s
     closes = node.last_s if node.unseen and node.last_s is not None else math.inf

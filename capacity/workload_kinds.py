@@ -3,15 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from analyzers.queries import load_records
-from fallow.rows import Row
-
-
-class IdleFindingKind(Row, frozen=True):
-    """One row of `workload_kinds.csv`: a kind of owner, and the kind of finding when it is idle."""
-
-    workload_kind: str
-    kind: str
+from fallow.resources import read_table
 
 
 def is_gang(workload_kind: str) -> bool:
@@ -32,4 +24,5 @@ def list_gang_kinds() -> tuple[str, ...]:
 @cache
 def read_idle_kinds() -> Mapping[str, str]:
     """Return the kind of an idle finding (`idle_job`) by the kind of its workload."""
-    return {row.workload_kind: row.kind for row in load_records("workload_kinds", IdleFindingKind)}
+    rows = read_table("capacity", "workload_kinds.csv")
+    return {row["workload_kind"]: row["kind"] for row in rows}

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import msgspec
 
 from capacity.history.queue_history import QueueHistory, read_history
+from capacity.replay.calibration import Calibration, judge_replay
+from capacity.replay.changes import PolicyChange, PoolChange, SiteChange
+from capacity.replay.measures import ReplayMeasures, TeamMeasures, measure_replay
+from capacity.replay.past import PastSite, build_past
+from capacity.replay.records import ReplayResult, ReplaySite, ReplayStop
+from capacity.replay.replay import replay
 from fallow.gpu_models import get_model_name
 from fallow.protocols import Views
 from fallow.window import Window
-from runtime.operations.what_if.calibration import Calibration, judge_replay
-from runtime.operations.what_if.changes import PolicyChange, PoolChange, SiteChange
-from runtime.operations.what_if.measures import ReplayMeasures, TeamMeasures, measure_replay
-from runtime.operations.what_if.past import PastSite, build_past
-from runtime.operations.what_if.records import ReplayResult, ReplaySite, ReplayStop
-from runtime.operations.what_if.replay import replay
 
 HOUR_S = 3600.0
 MINUTE = timedelta(minutes=1)
@@ -100,9 +100,10 @@ def compute_entitlements(site: ReplaySite) -> dict[str, float]:
     teams: dict[str, set[str]] = defaultdict(set)
     for unit in site.units:
         teams[unit.queue].add(unit.team)
-    total = sum(queue.nominal_milli for queue in site.queues)
+    queues = [queue for queue in site.queues if not queue.is_cohort]
+    total = sum(queue.nominal_milli for queue in queues)
     entitled: dict[str, float] = {}
-    for queue in site.queues:
+    for queue in queues:
         members = teams.get(queue.name, set())
         if not total or len(members) > 1:
             return {}

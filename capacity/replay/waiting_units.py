@@ -6,8 +6,7 @@ Units are of one form if they fail for the same reason: the same queue, priority
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from runtime.operations.what_if.records import ReplayUnit
-from simulator.cluster.scheduler.requests import get_size
+from capacity.replay.records import ReplayUnit
 
 Key = tuple[int, float, str]
 
@@ -27,7 +26,7 @@ class WaitingUnits:
 
     def add(self, unit: ReplayUnit) -> None:
         """Add a unit."""
-        sizes = tuple(sorted((get_size(pod) for pod in unit.members), key=repr))
+        sizes = tuple(sorted(pod.form for pod in unit.members))
         form = self._numbers.setdefault((unit.queue, unit.priority, sizes), len(self._numbers))
         self._forms[unit.name] = form
         insort(self._by_form.setdefault(form, []), (build_key(unit), unit), key=_get_key)

@@ -2,23 +2,41 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-from fallow.errors import UsageError
-from runtime.operations.what_if.past import to_milli
-from runtime.operations.what_if.records import (
+from capacity.replay.past import to_milli
+from capacity.replay.records import (
     ReplayNode,
     ReplayPause,
     ReplayQueue,
     ReplaySite,
     ReplayUnit,
 )
+from fallow.errors import UsageError
 
-if TYPE_CHECKING:
-    from actions.backtest import BacktestStop
+
+class PolicyStop(Protocol):
+    """A stop of a policy's back-test (`actions.backtest.BacktestStop`)."""
+
+    @property
+    def subject(self) -> tuple[str, str, str, str]:
+        """Cluster, kind, namespace and name of the workload."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was stopped."""
+
+    @property
+    def used_at(self) -> datetime | None:
+        """When it was next used in fact; None = not again."""
+
+    @property
+    def usd_h(self) -> float | None:
+        """What a GPU-hour of it cost; None = unknown."""
 
 
 class SiteChange(Protocol):
@@ -44,7 +62,7 @@ class QuotaChange(msgspec.Struct, frozen=True):
 
     def apply(self, site: ReplaySite) -> ReplaySite:
         """Return the site with this quota."""
-        if self.name in {queue.name for queue in site.queues}:
+        if self.name in {queue.name for queue in site.queues if not queue.is_cohort}:
             return _set_quota(site, self.name, self.gpus)
         _require_team(site, self.name, f"--quota {self.name}={self.gpus:g}")
         queues = {unit.queue for unit in site.units if unit.team == self.name}
@@ -85,10 +103,7 @@ class PriorityChange(msgspec.Struct, frozen=True):
     def _change(self, unit: ReplayUnit) -> ReplayUnit:
         if unit.team != self.team:
             return unit
-        members = tuple(
-            msgspec.structs.replace(pod, priority=self.priority) for pod in unit.members
-        )
-        return msgspec.structs.replace(unit, priority=self.priority, members=members)
+        return msgspec.structs.replace(unit, priority=self.priority)
 
 
 class PoolChange(msgspec.Struct, frozen=True):
@@ -106,13 +121,13 @@ class PoolChange(msgspec.Struct, frozen=True):
                 f"--pool {self.model}={self.gpus}: the site has no GPU of this model",
                 hint=f"legal: {', '.join(models)}",
             )
-        size = Counter(len(node.capacity.gpu_milli) for node in mine).most_common(1)[0][0]
+        size = Counter(node.capacity.gpus for node in mine).most_common(1)[0][0]
         if self.gpus % size:
             raise UsageError(
                 f"--pool {self.model}={self.gpus}: its nodes have {size} GPUs each",
                 hint=f"a multiple of {size}, such as {max(1, round(self.gpus / size)) * size}",
             )
-        mine.sort(key=lambda node: (len(node.capacity.gpu_milli) != size, node.capacity.name))
+        mine.sort(key=lambda node: (node.capacity.gpus != size, node.capacity.name))
         remaining = mine[: self.gpus // size]
         copies = [
             msgspec.structs.replace(mine[0].capacity, name=f"{self.model}-extra-{place}", open=True)
@@ -130,11 +145,11 @@ class PolicyChange(msgspec.Struct, frozen=True):
     again when its workload was used again; if it was not, its work ends with the stop.
     """
 
-    stops: tuple["BacktestStop", ...]
+    stops: tuple[PolicyStop, ...]
 
     def apply(self, site: ReplaySite) -> ReplaySite:
         """Return the site with the units stopped."""
-        by_workload: dict[tuple[str, str, str], list[BacktestStop]] = {}
+        by_workload: dict[tuple[str, str, str], list[PolicyStop]] = {}
         for stop in sorted(self.stops, key=lambda stop: stop.at):
             _, kind, namespace, name = stop.subject
             by_workload.setdefault((namespace, kind, name), []).append(stop)
@@ -145,7 +160,7 @@ class PolicyChange(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(site, units=units)
 
 
-def _pause_unit(unit: ReplayUnit, stops: Sequence["BacktestStop"], start_s: float) -> ReplayUnit:
+def _pause_unit(unit: ReplayUnit, stops: Sequence[PolicyStop], start_s: float) -> ReplayUnit:
     """Return the unit with its stops, `stops` in the order of time."""
     if unit.recorded_s is None:
         return unit
@@ -166,7 +181,7 @@ def parse_changes(
     quota: Sequence[str] = (),
     pool: Sequence[str] = (),
     priority: Sequence[str] = (),
-    stops: "Sequence[BacktestStop] | None" = None,
+    stops: Sequence[PolicyStop] | None = None,
 ) -> tuple[SiteChange, ...]:
     """Read the options NAME=NUMBER; `stops` are those of a policy's back-test, None = no policy.
 
@@ -222,7 +237,7 @@ def _parse_amount(option: str, text: str) -> float:
 
 def _set_quota(site: ReplaySite, name: str, gpus: float) -> ReplaySite:
     def change(queue: ReplayQueue) -> ReplayQueue:
-        if queue.name != name:
+        if queue.name != name or queue.is_cohort:
             return queue
         nominal, limit = to_milli(gpus), queue.limit_milli
         if limit is not None:
@@ -235,6 +250,6 @@ def _set_quota(site: ReplaySite, name: str, gpus: float) -> ReplaySite:
 def _require_team(site: ReplaySite, team: str, option: str) -> None:
     teams = sorted({unit.team for unit in site.units})
     if team not in teams:
-        queues: Mapping[str, None] = dict.fromkeys(queue.name for queue in site.queues)
+        queues: Mapping[str, None] = dict.fromkeys(q.name for q in site.queues if not q.is_cohort)
         legal = ", ".join([*teams, *(q for q in queues if q not in teams)])
         raise UsageError(f"{option}: there is no team or queue {team!r}", hint=f"legal: {legal}")

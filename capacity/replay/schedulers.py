@@ -9,15 +9,15 @@ above it. KAI's queues are replayed in the same way.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Protocol
 
-from runtime.operations.what_if.records import ReplayQueue, ReplaySite, ReplayUnit
-from runtime.operations.what_if.waiting_units import build_key
-from simulator.cluster.quotas.claims import Admit, QuotaClaim, Refuse, Verdict
-from simulator.cluster.quotas.cohort import ClusterQueue, Quota
-from simulator.cluster.quotas.kueue import Cohorts
+from capacity.quota.admission import REFUSED, AdmissionVerdict, QueueClaim, QuotaAdmission
+from capacity.quota.tree import QuotaNode
+from capacity.replay.records import ReplayQueue, ReplaySite, ReplayUnit
+from capacity.replay.waiting_units import build_key
 
-RESOURCE, FLAVOR = "nvidia.com/gpu", "default"
+ADMITTED = AdmissionVerdict(admits=True)
 Rank = tuple[float, int, float, str]
 Yields = Callable[[ReplayUnit], bool]
 
@@ -28,7 +28,7 @@ class ReplayScheduler(Protocol):
     def needs_quota(self, unit: ReplayUnit) -> bool:
         """Return whether a queue has to admit the unit before it may be placed."""
 
-    def judge(self, unit: ReplayUnit) -> Verdict:
+    def judge(self, unit: ReplayUnit) -> AdmissionVerdict:
         """Return whether its quota lets the unit in now, and whom it evicts if it must."""
 
     def hold(self, unit: ReplayUnit, now_s: float) -> None:
@@ -64,9 +64,9 @@ class PlainScheduler:
         """Return that there is no quota."""
         return False
 
-    def judge(self, unit: ReplayUnit) -> Verdict:  # noqa: ARG002
+    def judge(self, unit: ReplayUnit) -> AdmissionVerdict:  # noqa: ARG002
         """Admit."""
-        return Admit()
+        return ADMITTED
 
     def hold(self, unit: ReplayUnit, now_s: float) -> None:
         """Count no quota."""
@@ -103,19 +103,23 @@ class KueueScheduler(PlainScheduler):
 
     def __init__(self, queues: Iterable[ReplayQueue], *, preempts: bool) -> None:
         super().__init__(preempts=preempts)
-        self._cohorts = Cohorts(_build_cluster_queue(queue, preempts=preempts) for queue in queues)
+        nodes = {
+            _name_cohort(queue.name) if queue.is_cohort else queue.name: _build_node(queue)
+            for queue in queues
+        }
+        self._cohorts = QuotaAdmission(nodes, preempts=preempts)
 
     def needs_quota(self, unit: ReplayUnit) -> bool:
         """Return whether it has a queue."""
         return bool(unit.queue)
 
-    def judge(self, unit: ReplayUnit) -> Verdict:
+    def judge(self, unit: ReplayUnit) -> AdmissionVerdict:
         """Return the verdict of the unit's queue."""
-        return self._cohorts.admit(_build_claim(unit)) if unit.queue else Admit()
+        return self._cohorts.admit(_build_claim(unit)) if unit.queue else ADMITTED
 
     def hold(self, unit: ReplayUnit, now_s: float) -> None:
         """Count its quota."""
-        self._cohorts.hold(_build_claim(unit), {RESOURCE: FLAVOR}, now_s)
+        self._cohorts.hold(_build_claim(unit), now_s)
 
     def release(self, unit: ReplayUnit) -> None:
         """Give its quota back."""
@@ -136,14 +140,14 @@ class VolcanoScheduler(PlainScheduler):
         share = self._allocated[unit.queue] / max(queue.nominal_milli, 1) if queue else 0.0
         return (share, *build_key(unit))
 
-    def judge(self, unit: ReplayUnit) -> Verdict:
+    def judge(self, unit: ReplayUnit) -> AdmissionVerdict:
         """Refuse what exceeds the queue's limit."""
         queue = self._queues.get(unit.queue)
         if queue is None or queue.limit_milli is None:
-            return Admit()
+            return ADMITTED
         if self._allocated[unit.queue] + unit.gpu_milli > queue.limit_milli:
-            return Refuse(f"queue {unit.queue} is at its limit")
-        return Admit()
+            return REFUSED
+        return ADMITTED
 
     def choose_yielding(self, unit: ReplayUnit) -> Yields | None:
         """Return that units yield whose queue has its deserved share without them."""
@@ -184,19 +188,19 @@ def build_scheduler(site: ReplaySite) -> ReplayScheduler:
     return PlainScheduler(preempts=site.preempts)
 
 
-def _build_cluster_queue(queue: ReplayQueue, *, preempts: bool) -> ClusterQueue:
-    extra = None if queue.limit_milli is None else max(0, queue.limit_milli - queue.nominal_milli)
-    quota = Quota(queue.nominal_milli, extra, queue.lending_milli)
-    return ClusterQueue(
-        queue.name,
-        {FLAVOR: {RESOURCE: quota}},
-        cohort=queue.cohort,
-        within_queue="LowerPriority" if preempts else "Never",
-        reclaim="Any" if preempts else "Never",
+def _build_node(queue: ReplayQueue) -> QuotaNode:
+    limit, lending = queue.limit_milli, queue.lending_milli
+    return QuotaNode(
+        queue.nominal_milli,
+        inf if limit is None else max(0, limit - queue.nominal_milli),
+        inf if lending is None else lending,
+        _name_cohort(queue.cohort) if queue.cohort else "",
     )
 
 
-def _build_claim(unit: ReplayUnit) -> QuotaClaim:
-    return QuotaClaim(
-        unit.name, unit.queue, {RESOURCE: unit.gpu_milli}, unit.priority, unit.arrival_s
-    )
+def _name_cohort(name: str) -> str:
+    return f"cohort {name}"
+
+
+def _build_claim(unit: ReplayUnit) -> QueueClaim:
+    return QueueClaim(unit.name, unit.queue, unit.gpu_milli, unit.priority)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from actions.backtest.result import BacktestStop
-from runtime.operations.what_if.answer import answer_what_if
-from runtime.operations.what_if.changes import SiteChange, parse_changes
+from capacity.replay.answer import answer_what_if
+from capacity.replay.changes import SiteChange, parse_changes
 from tests.analyzers.conftest import Memory
-from tests.runtime.what_if.played_sites import (
+from tests.capacity.replay.played_sites import (
     START,
     PlannedJob,
     PlayedSite,

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from runtime.operations.what_if.records import PodRun, ReplayResult, ReplaySite, UnitResult
+from capacity.replay.records import PodRun, ReplayResult, ReplaySite, UnitResult
 
 HOUR_S = 3600.0
 Reals = npt.NDArray[np.float64]

@@ -14,8 +14,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runtime.operations.what_if.claiming_units import ClaimingUnits
-from runtime.operations.what_if.records import (
+from capacity.quota.admission import AdmissionVerdict
+from capacity.replay.claiming_units import ClaimingUnits
+from capacity.replay.fleet import WHOLE, FleetPlace, NodeFleet
+from capacity.replay.preemption import YieldingUnit, choose_victims
+from capacity.replay.records import (
     PodRun,
     ReplayResult,
     ReplaySite,
@@ -23,16 +26,9 @@ from runtime.operations.what_if.records import (
     ReplayUnit,
     UnitResult,
 )
-from runtime.operations.what_if.schedulers import Rank, build_scheduler
-from runtime.operations.what_if.waiting_units import WaitingUnits, build_key
-from simulator.cluster.quotas.claims import Admit, Preempt, Refuse, Verdict
-from simulator.cluster.scheduler.devices import choose_placement
-from simulator.cluster.scheduler.fleet import SchedulerFleet
-from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.preempting import choose_victims
-from simulator.cluster.scheduler.requests import WHOLE, Placement, PodGang, Policy
+from capacity.replay.schedulers import Rank, build_scheduler
+from capacity.replay.waiting_units import WaitingUnits, build_key
 
-PLACEMENT: Policy = "best-fit"
 HOUR_S = 3600.0
 _END, _PAUSE, _NODE, _LEAVE, _ARRIVE = range(5)
 """Order of what happens at one time."""
@@ -49,14 +45,13 @@ class _Replay:
     def __init__(self, site: ReplaySite) -> None:
         self._site, self._now = site, site.start_s
         self._scheduler = build_scheduler(site)
-        self._fleet = SchedulerFleet([node.capacity for node in site.nodes], types=())
+        self._fleet = NodeFleet(node.capacity for node in site.nodes)
         self._claiming, self._waiting = ClaimingUnits(), WaitingUnits()
         """Those that need quota, and those that need nodes."""
-        self._verdicts: dict[tuple[str, int, int], Verdict] = {}
+        self._verdicts: dict[tuple[str, int, int], AdmissionVerdict] = {}
         """By form: the verdicts that apply until quota is taken or given back."""
         self._units = {unit.name: unit for unit in site.units}
-        self._unit_of = {pod.uid: unit for unit in site.units for pod in unit.members}
-        self._open: dict[str, dict[str, tuple[Placement, float]]] = {}
+        self._open: dict[str, dict[str, tuple[FleetPlace, float]]] = {}
         """By unit: its pods that run, with their placement and start."""
         self._epochs: dict[str, int] = {}
         """By unit: how often it was placed; ends of earlier placements do not count."""
@@ -105,7 +100,7 @@ class _Replay:
         for node in self._site.nodes:
             name = node.capacity.name
             if node.opens_s > self._site.start_s:
-                self._fleet.close(name)
+                self._fleet.set_open(name, is_open=False)
                 self._add_event(node.opens_s, _NODE, (name, True))
             if node.closes_s < self._site.end_s:
                 self._add_event(max(node.closes_s, self._site.start_s), _NODE, (name, False))
@@ -124,12 +119,12 @@ class _Replay:
             (self._claiming if claims else self._waiting).add(subject)
         elif kind == _LEAVE:
             self._withdraw(subject)
-        elif subject[1]:
-            self._fleet.reopen(subject[0])
-            self._vain.clear()
-            self._try_all()
         else:
-            self._fleet.close(subject[0])
+            node, is_open = subject
+            self._fleet.set_open(node, is_open=is_open)
+            if is_open:
+                self._vain.clear()
+                self._try_all()
 
     def _withdraw(self, unit: ReplayUnit) -> None:
         """Let a unit that still waits leave."""
@@ -151,13 +146,12 @@ class _Replay:
         for unit in units:
             placements = []
             for member, node in zip(unit.members, unit.nodes, strict=True):
-                row = self._fleet.place_of.get(node)
-                if row is not None and self._fleet.feasible(member)[row]:
-                    placement = choose_placement(member, self._fleet, row, PLACEMENT)
-                    self._fleet.take(member, placement, self._now)
-                    placements.append(placement)
+                row = self._fleet.row_of.get(node)
+                if row is not None and self._fleet.fits(member)[row]:
+                    placements.append(self._fleet.find_devices(member, node))
+                    self._fleet.take(placements[-1])
             for placement in placements:
-                self._fleet.release(placement.uid)
+                self._fleet.release(placement.pod.uid)
             if len(placements) == len(unit.members):
                 if self._scheduler.needs_quota(unit):
                     self._scheduler.hold(unit, self._now)
@@ -177,25 +171,24 @@ class _Replay:
             _, queue = heapq.heappop(heads)
             unit = self._claiming.get_head(queue)
             verdict = self._judge(unit)
-            if isinstance(verdict, Refuse) or unit.name in evicted:
+            if not verdict.admits or unit.name in evicted:
                 following = self._claiming.pass_over(unit)
                 if following is not None:
                     heapq.heappush(heads, (self._rank_claim(following), queue))
                 continue
             self._claiming.remove(unit)
-            if isinstance(verdict, Preempt):
-                for victim in verdict.victims:
-                    self._evict(victim)
-                    self._scheduler.release(self._units[victim])
-                    self._claiming.add(self._units[victim])
-                    evicted.add(victim)
+            for victim in verdict.victims:
+                self._evict(victim)
+                self._scheduler.release(self._units[victim])
+                self._claiming.add(self._units[victim])
+                evicted.add(victim)
             self._scheduler.hold(unit, self._now)
             self._verdicts.clear()
             self._waiting.add(unit)
             return True
         return False
 
-    def _judge(self, unit: ReplayUnit) -> Verdict:
+    def _judge(self, unit: ReplayUnit) -> AdmissionVerdict:
         """Return the verdict of a unit's quota; of equal claims only the first is judged."""
         form = (unit.queue, unit.priority, unit.gpu_milli)
         if form not in self._verdicts:
@@ -205,9 +198,7 @@ class _Replay:
     def _rank_claim(self, unit: ReplayUnit) -> Rank:
         """Return the unit's place in Kueue's cycle: refused ones last, borrowers before them."""
         verdict = self._judge(unit)
-        if isinstance(verdict, Refuse):
-            return (2.0, *build_key(unit))
-        return (float(isinstance(verdict, Admit) and verdict.borrows), *build_key(unit))
+        return (float(verdict.borrows) if verdict.admits else 2.0, *build_key(unit))
 
     def _place_next(self, evicted: set[str]) -> bool:
         """Place the first unit that fits or may evict others; return whether there was one."""
@@ -226,13 +217,11 @@ class _Replay:
 
     def _find_placements(
         self, form: int, unit: ReplayUnit, evicted: set[str]
-    ) -> list[Placement] | None:
+    ) -> list[FleetPlace] | None:
         """Return where a unit is placed, after the evictions that this needs; None = nowhere."""
-        if not self._scheduler.needs_quota(unit) and isinstance(
-            self._scheduler.judge(unit), Refuse
-        ):
+        if not (self._scheduler.needs_quota(unit) or self._scheduler.judge(unit).admits):
             return None
-        placements = self._place(unit, self._fleet)
+        placements = self._fleet.place(unit.members)
         if placements is not None:
             return placements
         victims = [] if form in self._vain else self._choose_victims(unit)
@@ -242,36 +231,35 @@ class _Replay:
             self._evict(victim)
             self._waiting.add(self._units[victim])
             evicted.add(victim)
-        return self._place(unit, self._fleet) if victims else None
-
-    def _place(self, unit: ReplayUnit, fleet: SchedulerFleet) -> list[Placement] | None:
-        if len(unit.members) == 1:
-            placement = place(unit.members[0], fleet, PLACEMENT)
-            return None if placement is None else [placement]
-        gang = place_gang(PodGang(unit.name, unit.members), fleet, PLACEMENT)
-        return None if gang is None else list(gang)
+        return self._fleet.place(unit.members) if victims else None
 
     def _choose_victims(self, unit: ReplayUnit) -> list[str]:
         yields = self._scheduler.choose_yielding(unit)
         if yields is None:
             return []
-        gang = PodGang(unit.name, unit.members)
-        victims = choose_victims(
-            gang, self._fleet, PLACEMENT, lambda pod: yields(self._unit_of[pod.request.uid])
+        units = (
+            YieldingUnit(
+                name,
+                self._units[name].priority,
+                max(start_s for _, start_s in pods.values()),
+                tuple(place for place, _ in pods.values()),
+            )
+            for name, pods in self._open.items()
+            if pods and yields(self._units[name])
         )
-        return sorted({self._unit_of[pod.request.uid].name for pod in victims or ()})
+        return sorted(victim.name for victim in choose_victims(unit.members, self._fleet, units))
 
-    def _start(self, unit: ReplayUnit, placements: Iterable[Placement]) -> None:
+    def _start(self, unit: ReplayUnit, placements: Iterable[FleetPlace]) -> None:
         epoch = self._epochs[unit.name] = self._epochs.get(unit.name, 0) + 1
-        runs = {pod.uid: (pod, run_s) for pod, run_s in zip(unit.members, unit.run_s, strict=True)}
+        runs = {pod.uid: run_s for pod, run_s in zip(unit.members, unit.run_s, strict=True)}
         pods = self._open[unit.name] = {}
         for placement in placements:
-            pod, run_s = runs[placement.uid]
-            self._fleet.take(pod, placement, self._now)
-            pods[placement.uid] = placement, self._now
-            if run_s < inf:
-                end_s = self._now + run_s - self._done_s.get(placement.uid, 0.0)
-                self._add_event(end_s, _END, (unit, placement.uid, epoch))
+            uid = placement.pod.uid
+            self._fleet.take(placement)
+            pods[uid] = placement, self._now
+            if runs[uid] < inf:
+                end_s = self._now + runs[uid] - self._done_s.get(uid, 0.0)
+                self._add_event(end_s, _END, (unit, uid, epoch))
         self._scheduler.place(unit)
         if unit.pauses:
             done_s = min(self._done_s.get(pod.uid, 0.0) for pod in unit.members)
@@ -372,7 +360,7 @@ class _Replay:
             uid,
             placement.node,
             placement.devices,
-            placement.gpu_milli,
+            placement.pod.gpu_milli,
             start_s,
             self._now,
         )

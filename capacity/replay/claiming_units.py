@@ -2,8 +2,8 @@
 
 from bisect import bisect_left, insort
 
-from runtime.operations.what_if.records import ReplayUnit
-from runtime.operations.what_if.waiting_units import Key, build_key
+from capacity.replay.records import ReplayUnit
+from capacity.replay.waiting_units import Key, build_key
 
 
 class ClaimingUnits:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from simulator.cluster.scheduler.requests import NodeFree, PodRequest
+from capacity.replay.fleet import WHOLE, FleetNode, FleetPod
 
 SchedulerKind = Literal["plain", "kueue", "volcano"]
 
@@ -17,14 +17,14 @@ SchedulerKind = Literal["plain", "kueue", "volcano"]
 class ReplayNode(msgspec.Struct, frozen=True):
     """A node, and when pods could be placed on it."""
 
-    capacity: NodeFree
+    capacity: FleetNode
     opens_s: float = -inf
     closes_s: float = inf
 
     @property
     def gpu_milli(self) -> int:
         """Its GPUs."""
-        return sum(self.capacity.gpu_milli)
+        return self.capacity.gpus * WHOLE
 
 
 class ReplayQueue(msgspec.Struct, frozen=True):
@@ -38,6 +38,8 @@ class ReplayQueue(msgspec.Struct, frozen=True):
     """None = it lends all."""
     cohort: str = ""
     """Empty = it neither borrows nor lends."""
+    is_cohort: bool = False
+    """Whether it is a cohort of queues, with a quota that they share."""
 
 
 class ReplayPause(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ class ReplayUnit(msgspec.Struct, frozen=True, dict=True):
     """Empty = no quota applies to it."""
     priority: int
     arrival_s: float
-    members: tuple[PodRequest, ...]
+    members: tuple[FleetPod, ...]
     run_s: tuple[float, ...]
     """How long each member runs from its placement; infinite = it did not end in the window."""
     leave_s: float = inf

@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from runtime.operations.what_if.measures import HOUR_S, sum_capacity, sum_hours
-from runtime.operations.what_if.past import PastSite
-from runtime.operations.what_if.records import ReplayResult
+from capacity.replay.measures import HOUR_S, sum_capacity, sum_hours
+from capacity.replay.past import PastSite
+from capacity.replay.records import ReplayResult
 
 TOLERANCE = 0.1
 """Part of the recorded figure by which the replay may differ."""

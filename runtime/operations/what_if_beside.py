@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from dashboards.what_if_runs import WhatIfQuestion
-from fallow.errors import FallowError, TemporaryError
-from fallow.settings import Settings
-from runtime.operations.what_if.answer import (
+from capacity.replay.answer import (
     answer_what_if,
     build_team_rows,
     describe_difference,
     describe_dollars,
     describe_what_if,
 )
-from runtime.operations.what_if.changes import parse_changes
+from capacity.replay.changes import parse_changes
+from dashboards.what_if_runs import WhatIfQuestion
+from fallow.errors import FallowError, TemporaryError
+from fallow.settings import Settings
 from warehouse.lake import Warehouse
 
 DEADLINE_S = 120.0

@@ -2,14 +2,14 @@
 
 from math import inf
 
-from runtime.operations.what_if.records import (
+from capacity.replay.fleet import FleetNode, FleetPod
+from capacity.replay.records import (
     ReplayNode,
     ReplayQueue,
     ReplaySite,
     ReplayUnit,
     SchedulerKind,
 )
-from simulator.cluster.scheduler.requests import NodeFree, PodRequest
 
 HOUR = 3600.0
 
@@ -27,13 +27,7 @@ def build_unit(
     leave_h: float = inf,
 ) -> ReplayUnit:
     """Return a unit of equal pods."""
-    members = tuple(
-        PodRequest(
-            f"{name}-{place}", f"{name}-{place}", gpus=gpus, priority=priority,
-            created_s=arrival_h * HOUR, gang=name if pods > 1 else "",
-        )
-        for place in range(pods)
-    )  # fmt: skip
+    members = tuple(FleetPod(f"{name}-{place}", gpus=gpus) for place in range(pods))
     return ReplayUnit(
         name, team, queue, priority, arrival_h * HOUR, members, (run_h * HOUR,) * pods,
         leave_h * HOUR,
@@ -50,10 +44,7 @@ def build_site(
     preempts: bool = True,
 ) -> ReplaySite:
     """Return a site with nodes of so many GPUs, from time 0 on."""
-    capacities = [
-        NodeFree(f"n{place}", 10**9, 10**9, gpu_milli=(1000,) * gpus)
-        for place, gpus in enumerate(nodes)
-    ]
+    capacities = [FleetNode(f"n{place}", 10**9, 10**9, gpus) for place, gpus in enumerate(nodes)]
     return ReplaySite(
         0, hours * HOUR, tuple(map(ReplayNode, capacities)), tuple(units), scheduler, queues,
         preempts,
