@@ -7,7 +7,7 @@ from simulator.kube.status import build_no_such_path
 
 Object = dict[str, Any]
 
-_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_VERBS = ["create", "delete", "get", "list", "patch", "watch"]
 REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
@@ -100,13 +100,12 @@ def _split_path(kind: ApiKind, catalog: KindCatalog) -> list[Object]:
         out.append({**entry, "namespaced": kind.namespaced, "verbs": verbs, **more})
 
     if kind.status:
-        part("status", kind.kind, ["get", "patch", "update"])
+        part("status", kind.kind, ["get", "patch"])
     if kind.scale is not None:
-        verbs = ["get", "patch", "update"]
+        verbs = ["get", "patch"]
         part("scale", "Scale", verbs, group="autoscaling", version="v1")
     if kind.key == "Pod":
         part("eviction", "Eviction", ["create"], group="policy", version="v1")
-        part("binding", "Binding", ["create"])
     if kind.key == "Pod" and catalog.has(RESIZE_SINCE):
-        part("resize", "Pod", ["get", "patch", "update"])
+        part("resize", "Pod", ["get", "patch"])
     return out

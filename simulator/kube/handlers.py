@@ -38,7 +38,7 @@ PATCHES: dict[str, How] = {
 }
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 REVIEW_PATH = "/".join(("", "apis", *REVIEWS[:3]))
-_READ = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_READ = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _WRITABLE = {"", "status", "scale", "resize"}
 
 
@@ -51,9 +51,9 @@ class ApiHandler:
     def build_review(self, request: ApiRequest, target: RequestTarget) -> AccessReview:
         """Return the access review of a request: the verb and the object that it needs."""
         verb = _READ.get(request.method, "")
-        if not target.name and verb in {"get", "delete"}:
+        if not target.name and verb == "get":
             is_watch = request.query.get("watch") in {"true", "1"}
-            verb = {"get": "watch" if is_watch else "list", "delete": "deletecollection"}[verb]
+            verb = "watch" if is_watch else "list"
         kind = target.kind
         return AccessReview(verb, kind.group, target.resource, target.namespace, target.name)
 
@@ -72,10 +72,8 @@ class ApiHandler:
             ("GET", True): self._get,
             ("POST", False): self._create,
             ("POST", True): self._act,
-            ("PUT", True): self._replace,
             ("PATCH", True): self._patch,
             ("DELETE", True): self._delete,
-            ("DELETE", False): self._delete_all,
         }
         verb = verbs.get((request.method, bool(target.name)))
         if verb is None:
@@ -147,30 +145,7 @@ class ApiHandler:
             how = parse_options(options, {}, dry_run=dry)
             self._store.evict(target.name, target.namespace, how, manager=request.manager)
             return ApiResponse(build_success(201), 201)
-        if (target.kind.key, target.subresource) == ("Pod", "binding"):
-            node = (body.get("target") or {}).get("name", "")
-            self._store.bind(target.name, target.namespace, node)
-            return ApiResponse(build_success(201), 201)
         raise build_no_such_path()
-
-    def _replace(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        kind, item = target.kind, _build_object(request.decoded())
-        self._check_part(kind, target.subresource)
-        meta = item.get("metadata") or {}
-        _check_same(meta, "name", target.name, "URL")
-        if target.subresource != "scale":
-            _check_same_kind(target, item)
-        new = self._store.replace(
-            kind.key,
-            target.name,
-            target.namespace,
-            _find_stored(kind, item) if target.subresource != "scale" else item,
-            subresource=cast("Subresource", target.subresource),
-            manager=request.manager,
-            dry_run=is_dry_run(request.query),
-            strict=request.strict,
-        )
-        return ApiResponse(self._render(request, target, new))
 
     def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
         kind = target.kind
@@ -212,14 +187,6 @@ class ApiHandler:
                 build_success(details={**{k: v for k, v in details.items() if v}, **uid})
             )
         return ApiResponse(self._render(request, target, left))
-
-    def _delete_all(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
-        how = _parse_deletion_options(request, target.kind)
-        page = list_page(self._store, target.kind, target.namespace, request.query)
-        for item in page.objects:
-            meta = item["metadata"]
-            self._store.end(target.kind.key, meta["name"], meta.get("namespace", ""), how)
-        return ApiResponse(representations.list_in_form(target, page.objects, page.metadata(), ""))
 
 
 def _parse_deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:

@@ -32,7 +32,6 @@ MERGE_KEYS = {
 }
 """Lists of built-in kinds that a strategic patch merges item by item, with the items' keys."""
 MERGED_SETS = {"finalizers"}
-_ORDER, _DELETE = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
 
 def apply_patch(old: Object, body: Any, how: How) -> Object:
@@ -70,25 +69,14 @@ def _merge(old: Any, patch: Any) -> Any:
 
 
 def _merge_strategically(old: Any, patch: Mapping[str, Any]) -> Any:
-    directive = patch.get("$patch")
-    if directive == "replace":
-        return {k: v for k, v in patch.items() if k != "$patch"}
     out = dict(old) if isinstance(old, Mapping) else {}
     for key, value in patch.items():
-        if key.startswith(_DELETE):
-            name = key.removeprefix(_DELETE)
-            out[name] = [v for v in out.get(name) or () if v not in value]
-        elif key.startswith(_ORDER) or key in {"$patch", "$retainKeys"}:
-            continue
-        elif value is None:
+        if value is None:
             out.pop(key, None)
         elif isinstance(value, list):
             out[key] = _merge_strategic_list(key, out.get(key) or [], value)
         elif isinstance(value, Mapping):
-            if value.get("$patch") == "delete":
-                out.pop(key, None)
-            else:
-                out[key] = _merge_strategically(out.get(key), value)
+            out[key] = _merge_strategically(out.get(key), value)
         else:
             out[key] = value
     return out
@@ -97,8 +85,6 @@ def _merge_strategically(old: Any, patch: Mapping[str, Any]) -> Any:
 def _merge_strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     if key in MERGED_SETS:
         return [*old, *(v for v in new if v not in old)]
-    if {"$patch": "replace"} in new:
-        return [v for v in new if v != {"$patch": "replace"}]
     names = MERGE_KEYS.get(key)
     if names is None or not all(isinstance(v, Mapping) for v in new):
         return list(new)
@@ -138,12 +124,6 @@ def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
         return document
     if verb == "remove":
         return _remove(document, path)
-    if verb in {"copy", "move"}:
-        source = _parse_pointer(operation["from"])
-        value = copy_json(_get_value(document, source))
-        if verb == "move":
-            document = _remove(document, source)
-        return _add(document, path, value)
     if verb == "replace":
         if not path:
             return operation["value"]

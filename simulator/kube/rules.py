@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from simulator.kube import pods, schemas
+from simulator.kube import pods
 from simulator.kube.kinds import ApiKind
 from simulator.kube.patches import copy_json
 from simulator.kube.policy_rules import find_invalid_policy_fields
@@ -43,10 +43,7 @@ def fill_defaults(kind: ApiKind, item: Object, now: str) -> Object:
 def apply_defaults(kind: ApiKind, item: Object) -> Object:
     """Return an object with its kind's defaults, whether it is new or a field was removed."""
     spec = item.get("spec")
-    if kind.custom:
-        filled: Object = schemas.fill_defaults(kind.schema, item)
-        return filled
-    if not isinstance(spec, dict):
+    if kind.custom or not isinstance(spec, dict):
         return item
     if kind.key in REPLICATED and spec.get("replicas") is None:
         return {**item, "spec": {**spec, "replicas": 1}}
@@ -81,8 +78,6 @@ def find_invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
             labels = _get_labels(spec)
             message = f"Invalid value: {labels}: `selector` does not match template `labels`"
             yield InvalidField("spec.template.metadata.labels", message)
-    if kind.custom:
-        yield from schemas.find_invalid_fields(kind.schema, item)
     if kind.custom or kind.key == "Pod":
         return
     template = (spec.get("template") or {}).get("spec")

@@ -35,7 +35,6 @@ from simulator.kube.status import (
     build_conflict,
     build_invalid,
     build_not_found,
-    build_precondition,
 )
 
 Object = dict[str, Any]
@@ -217,45 +216,6 @@ class ObjectStore:
                 raise build_invalid(kind_served.group, kind_served.kind, name, [wrong])
             if strict and subresource != "scale":
                 fields.refuse(kind_served, new, patch=True)
-            return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
-
-    def replace(
-        self,
-        kind: str,
-        name: str,
-        namespace: str,
-        obj: Object,
-        *,
-        subresource: Subresource = "",
-        manager: str = "",
-        dry_run: bool = False,
-        strict: bool = False,
-    ) -> Object:
-        """Replace a whole object.
-
-        Raises:
-            ApiError: as `patch`; 409 when the uid is another's.
-        """
-        kind_served, new = self.kind(kind), copy_json(obj)
-        with self.changed:
-            old = self._existing(kind_served, name, namespace)
-            meta = new["metadata"] = dict(new.get("metadata") or {})
-            uid = meta.setdefault("uid", old["metadata"]["uid"])
-            if uid != old["metadata"]["uid"]:
-                own = old["metadata"]["uid"]
-                raise build_precondition(
-                    kind_served.group, kind_served.plural, name, field="UID", expected=uid, own=own
-                )
-            if kind_served.custom and not subresource and not meta.get("resourceVersion"):
-                message = "Invalid value: 0x0: must be specified for an update"
-                raise build_invalid(
-                    kind_served.group,
-                    kind_served.kind,
-                    name,
-                    [InvalidField("metadata.resourceVersion", message)],
-                )
-            if strict and subresource != "scale":
-                fields.refuse(kind_served, new, patch=False)
             return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
 
     def delete(

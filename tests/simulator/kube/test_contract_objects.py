@@ -166,20 +166,6 @@ def test_status_is_written_through_its_subresource_alone(space: Space) -> None:
     assert (after["spec"]["replicas"], after["status"]["replicas"]) == (7, 5)
 
 
-def test_a_replace_needs_the_object_it_means(space: Space) -> None:
-    made = space.create("configmaps", {"metadata": {"name": "c"}}).body
-    path = space.path("configmaps", "c")
-    space.patch("configmaps", "c", {"data": {"a": "b"}})
-    stale = space.ask("PUT", path, {**made, "data": {"c": "d"}})
-    assert (stale.code, stale.body["reason"]) == (409, "Conflict")
-    assert "the object has been modified" in stale.body["message"]
-    other = {"metadata": {"name": "c", "uid": "another"}}
-    assert space.ask("PUT", path, other).code == 409
-    whole = space.ask("PUT", path, {"metadata": {"name": "c"}, "data": {"e": "f"}})
-    assert (whole.code, whole.body["data"]) == (200, {"e": "f"})
-    assert whole.body["metadata"]["uid"] == made["metadata"]["uid"]
-
-
 def test_the_template_of_a_job_changes_while_suspended_and_never_its_image(space: Space) -> None:
     resources = {"limits": {GPU: "1"}, "requests": {GPU: "1"}}
     main = {"name": "m", "image": "i", "resources": resources}
