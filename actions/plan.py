@@ -23,6 +23,8 @@ CAPACITY_GATES = frozenset({"budget", "concurrent"})
 PERSONS_GATES = frozenset({"trusted", "demoted", "approval"})
 """Gates that hold an act until a person answers."""
 NONE: Mapping[tuple[str, str], CaseHistory] = MappingProxyType({})
+Waiting = Mapping[str, Mapping[str, int]]
+NO_WAITING: Waiting = MappingProxyType({})
 Subject = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
 
@@ -60,18 +62,21 @@ def plan(
     histories: Mapping[tuple[str, str], CaseHistory] = NONE,
     *,
     under_way: Mapping[str, int] | None = None,
+    waiting: Waiting = NO_WAITING,
 ) -> ActionPlan:
     """Decide about all cases: one decision per object, by the policy that goes furthest.
 
     Cases are in the order of dollars per day over the disruption (`rank_case`). An allowed act is
     charged to the budgets before the next case is decided. `histories` are by policy and finding;
-    `under_way` are the actions under way by cluster, None = those of `usage` are in each.
+    `under_way` are the actions under way by cluster, None = those of `usage` are in each. `waiting`
+    counts further cases that would be acted upon if their budgets had room, by policy and cluster.
     """
-    whole = _decide_all(policies, facts, usage, now, histories, under_way)
+    whole = _decide_all(policies, facts, usage, now, histories, under_way, waiting)
     if not whole.aborted or len(whole.list_clusters()) == 1:
         return whole
     # Nothing is done in an aborted cluster, so its acts use up no budget of the whole fleet.
-    return _decide_all(policies, facts, usage, now, histories, under_way, frozenset(whole.aborted))
+    uncharged = frozenset(whole.aborted)
+    return _decide_all(policies, facts, usage, now, histories, under_way, waiting, uncharged)
 
 
 def _decide_all(  # noqa: PLR0917  (a plan's inputs, and the clusters whose acts are not charged)
@@ -81,6 +86,7 @@ def _decide_all(  # noqa: PLR0917  (a plan's inputs, and the clusters whose acts
     now: datetime,
     histories: Mapping[tuple[str, str], CaseHistory],
     under_way: Mapping[str, int] | None,
+    waiting: Waiting,
     uncharged: frozenset[str] = frozenset(),
 ) -> ActionPlan:
     by_object: dict[Subject, list[Facts]] = {}
@@ -89,6 +95,7 @@ def _decide_all(  # noqa: PLR0917  (a plan's inputs, and the clusters whose acts
     decisions: list[Decision] = []
     refused: list[RefusedCase] = []
     ready: dict[str, Counter[str]] = defaultdict(Counter)
+    ready.update({name: Counter(counts) for name, counts in waiting.items()})
     charged: Counter[str] = Counter()
     for subject, cases in by_object.items():
         matches = [

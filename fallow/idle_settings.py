@@ -6,6 +6,9 @@ from pydantic import Field, field_validator
 
 from fallow.settings_groups import Duration, SettingsGroup, TimeZone
 
+LOOKBACK_MARGIN = timedelta(hours=1)
+"""More than the longest duration that an idle verdict requires."""
+
 
 class IdleSettings(SettingsGroup):
     """When a workload is idle (telemetry-and-waste.md#idle)."""
@@ -42,6 +45,11 @@ class IdleSettings(SettingsGroup):
         "come back to what they left: idle times at other hours do not predict these",
     )
     time_zone: TimeZone = Field("UTC", description="the time zone of working hours")
+
+    @property
+    def lookback(self) -> timedelta:
+        """Return how far back live verdicts see idle work; what lasts longer is seen whole."""
+        return max(self.min_duration, self.service_duration) + LOOKBACK_MARGIN
 
     @field_validator("working_hours")
     @classmethod

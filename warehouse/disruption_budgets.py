@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -82,12 +82,16 @@ class DisruptionBudgets:
     @classmethod
     def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
-        until = window.end.replace(tzinfo=None)
-        times = {"since": until - RECENT, "until": until}
-        polls = views.query(load_step("inventory/budget_polls"), times)
-        steps = ("inventory/last_lists", "inventory/budget_polls", "inventory/budgets")
-        budgets = views.query(compose_query(steps), times)
-        return cls(decode_rows(budgets, BudgetObject), decode_rows(polls, BudgetPoll))
+        polls = views.query(load_step("inventory/budget_polls"), _list_times(window.end))
+        return cls(_read_budgets(views, window.end), decode_rows(polls, BudgetPoll))
+
+    @classmethod
+    def read_last(cls, views: Views, until: datetime) -> "DisruptionBudgets":
+        """Return the budgets in force at a time, for a replay: no other state of them is stored.
+
+        Of a cluster without any it is not known whether it was polled.
+        """
+        return cls(_read_budgets(views, until))
 
     def is_polled(self, cluster: str) -> bool:
         """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
@@ -117,6 +121,16 @@ class DisruptionBudgets:
             return []
         words = msgspec.json.decode(labels or "{}", type=dict[str, str])
         return [budget for budget in there if match_selector(budget.selector, words)]
+
+
+def _read_budgets(views: Views, until: datetime) -> list[BudgetObject]:
+    steps = ("inventory/last_lists", "inventory/budget_polls", "inventory/budgets")
+    return decode_rows(views.query(compose_query(steps), _list_times(until)), BudgetObject)
+
+
+def _list_times(until: datetime) -> dict[str, datetime]:
+    end = until.replace(tzinfo=None)
+    return {"since": end - RECENT, "until": end}
 
 
 def _describe_wanted(row: BudgetObject) -> str:

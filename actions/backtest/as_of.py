@@ -1,8 +1,8 @@
 """Query the site's data as of a past time: rows written or dated later are left out.
 
-Of pods the inventory stores only the last state: fields without a timestamp of their own (labels,
-annotations, priority) therefore have today's values. What a node was is in its eras, its
-readiness by events, the phase of a pod by its timestamps.
+Of pods and disruption budgets the inventory stores only the last state: fields without a timestamp
+of their own (labels, annotations, priority, how many pods may go) therefore have today's values.
+What a node was is in its eras, its readiness by events, the phase of a pod by its timestamps.
 """
 
 import re
@@ -20,7 +20,7 @@ _TIME_COLUMNS = {
     "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
     "container_sample": "ts",
     "latency_sample": "ts", "step_sample": "ts", "progress_sample": "ts", "event": "ts",
-    "quota": "ts",
+    "quota": "ts", "disruption_budget": "first_seen",
     "finding": "found_at", "action": "ts",
 }  # fmt: skip
 _BUCKET_LENGTHS = {

@@ -1,75 +1,114 @@
-"""Select an analyzer's past rows that match a policy, and the times at which a decision may change.
+"""The rows of analyzers' pasts that policies may match, and when a decision about them may change.
 
-The selection is vectorised. `decide` is then called only where its result can differ: when a case
-is first found, when one of its values changes other than by growing, and when a value passes a
-threshold of the policy.
+The selection is vectorised. A replay of one policy then decides only where its answer can differ:
+when a case is first found, when one of its values changes other than by growing, and when a value
+passes a threshold of the policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from actions.policy.matching import is_any_match
 from actions.policy.model import Match, Policy
+from capacity.placement.fleet_state import WorkloadKey
+from fallow.protocols import PastFindings
 
 DAY_US = 86_400 * 1_000_000
-_STATIC = ("cluster", "namespace", "workload_kind", "kind")
+KEY = ("cluster", "namespace", "workload_kind", "workload")
+_STATIC = (*KEY[:3], "kind")
+_COLUMNS = (
+    "case", "k", "mark", *KEY, "kind", "evidence", "confidence", "coverage", "gpu_hours", "usd",
+    "start", "end", "wanted",
+)  # fmt: skip
 
 
 class CaseRows:
-    """The rows of a policy's cases: where each case begins, its row at each time, its changes."""
+    """The rows of cases that any policy may match, by workload and evaluation.
 
-    def __init__(self, rows: pa.Table, policy: Policy, turn_count: int) -> None:
-        match = policy.match
-        frame: pl.DataFrame = pl.DataFrame(rows).with_row_index("row")
-        frame = frame.join(
-            _select_possible_kinds(frame, match), on=list(_STATIC), how="semi", nulls_equal=True
+    A row's number is its place in `frame`. `changes`: the workloads (by number) with a row that is
+    new or differs, for each evaluation; without `sparse`, those with any row.
+    """
+
+    def __init__(
+        self,
+        pasts: Mapping[str, PastFindings],
+        policies: Sequence[Policy],
+        turn_count: int,
+        *,
+        sparse: bool,
+    ) -> None:
+        self._pasts = [*pasts.values()]
+        matches = [policy.match for policy in policies]
+        frame = pl.concat(
+            [_select_possible(past, n, matches) for n, past in enumerate(self._pasts)],
+            how="vertical_relaxed",
         )
-        if "wanted" not in frame.columns:
-            frame = frame.with_columns(wanted=pl.lit(None, dtype=pl.Float64))
-        frame = _mark_changes(frame.sort("case", "k"), match, policy.reversals.rate)
-        self.row = frame["row"].to_numpy().astype(np.int64)
-        self.k = frame["k"].to_numpy()
-        self._frame = frame
-        ids = frame["case"].to_numpy()
-        starts = np.flatnonzero(np.diff(ids, prepend=-1)) if len(ids) else np.empty(0, np.int64)
-        self.count = len(starts)
-        self._low = starts
-        self._high = np.append(starts[1:], len(ids)) if len(starts) else starts
-        number = np.repeat(np.arange(self.count), self._high - self._low)
+        frame = frame.with_columns(case=pl.struct("past", "case").rank("dense"))
+        frame = frame.sort("case", "k")
+        if sparse:
+            (policy,) = policies
+            frame = _mark_changes(frame, policy.match, policy.reversals.rate)
+        else:
+            frame = frame.with_columns(changed=pl.lit(value=True))
+        named = frame.select(KEY).unique(maintain_order=True).with_row_index("number")
+        frame = frame.join(named, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+        frame = frame.sort("number", "k", "case").with_row_index("n")
+        self.frame = frame
+        self.count: int = frame["case"].n_unique()
+        self.workloads: list[WorkloadKey] = [
+            (cluster, namespace or "", kind or "", name or "")
+            for _, cluster, namespace, kind, name in named.iter_rows()
+        ]
+        """Each workload by its number."""
+        self._k = frame["k"].to_numpy()
+        self._row, self._past = frame["row"].to_numpy(), frame["past"].to_numpy()
+        numbers = frame["number"].to_numpy()
+        edges = np.searchsorted(numbers, np.arange(len(self.workloads) + 1))
+        self._low, self._high = edges[:-1].tolist(), edges[1:].tolist()
+        self.changes: list[set[int]] = [set() for _ in range(turn_count)]
         changed = frame["changed"].to_numpy()
-        self.at: list[list[int]] = [[] for _ in range(turn_count)]
-        for turn, case in zip(self.k[changed].tolist(), number[changed].tolist(), strict=True):
-            self.at[turn].append(case)
+        for k, number in zip(self._k[changed].tolist(), numbers[changed].tolist(), strict=True):
+            self.changes[k].add(number)
 
-    def row_at(self, case: int, k: int) -> int | None:
-        """Return the row of a case at an evaluation; None = the case was not found then."""
-        low, high = self._low[case], self._high[case]
-        position = low + int(np.searchsorted(self.k[low:high], k))
-        return int(self.row[position]) if position < high and self.k[position] == k else None
+    def rows_at(self, number: int, k: int) -> range:
+        """Return the numbers of a workload's rows at an evaluation."""
+        low, high = self._low[number], self._high[number]
+        first, last = np.searchsorted(self._k[low:high], (k, k + 1))
+        return range(low + int(first), low + int(last))
+
+    def finding(self, row: int) -> Any:
+        """Return the finding of a row."""
+        return self._pasts[self._past[row]].finding(int(self._row[row]))
 
     def spans(self) -> pl.DataFrame:
         """Return each row's number, evaluation, workload, and window in microseconds."""
-        return self._frame.select(
-            "row", "k", "cluster", "namespace", "workload_kind", "workload", "start", "end"
-        )
+        return self.frame.select(*KEY, "k", "start", "end", row=pl.col("n").cast(pl.Int64))
 
     def lasts(self) -> pl.DataFrame:
-        """Return for each case its workload and the time at which it ended."""
-        last = self._frame[self._high - 1] if self.count else self._frame
-        return last.select(
-            "cluster", "namespace", "workload_kind", "workload", since="end"
-        ).with_row_index("case_id")
+        """Return for each case (`case_id`) its workload and the time at which it ended."""
+        last = self.frame.sort("case", "k").group_by("case", maintain_order=True).last()
+        return last.select(*KEY, since="end", case_id=pl.col("case").cast(pl.Int64))
+
+    def case(self, row: int) -> int:
+        """Return the case of a row, as in `lasts`."""
+        return int(self.frame["case"][row])
 
 
-def _select_possible_kinds(frame: pl.DataFrame, match: Match) -> pl.DataFrame:
-    """Return the kinds of cases that the policy may match; these columns never change in a case."""
+def _select_possible(past: PastFindings, number: int, matches: Sequence[Match]) -> pl.DataFrame:
+    """Return the rows of a past whose kinds a policy may match; a kind never changes in a case."""
+    frame: pl.DataFrame = pl.DataFrame(past.rows).with_row_index("row")
+    if "wanted" not in frame.columns:
+        frame = frame.with_columns(wanted=pl.lit(None, dtype=pl.Float64))
     kinds = frame.select(_STATIC).unique(maintain_order=True)
-    return kinds.filter(pl.Series([may_match(row, match) for row in kinds.iter_rows(named=True)],
-                                 dtype=pl.Boolean))  # fmt: skip
+    is_possible = [
+        any(may_match(row, match) for match in matches) for row in kinds.iter_rows(named=True)
+    ]
+    kinds = kinds.filter(pl.Series(is_possible, dtype=pl.Boolean))
+    frame = frame.join(kinds, on=list(_STATIC), how="semi", nulls_equal=True)
+    return frame.select("row", *_COLUMNS, past=pl.lit(number))
 
 
 def may_match(row: dict[str, Any], match: Match) -> bool:

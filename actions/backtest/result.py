@@ -158,7 +158,7 @@ def compute_wilson_interval(hits: int, total: int) -> tuple[float, float]:
 
 
 def count_blocked(
-    blocked: Mapping[tuple[str, str], set[int]], acted: Sequence[int]
+    blocked: Mapping[tuple[str, str], set[str]], acted: Sequence[str]
 ) -> tuple[BlockedCases, ...]:
     """Count the cases that each gate blocked, the most cases first."""
     acted_cases = set(acted)

@@ -1,30 +1,41 @@
-"""Replay a service: all its policies at its own evaluations, planned as its actor plans them.
+"""Replay a service: the same `plan` as live, over a journal in memory, with the data known then.
 
-    pasts of analyzers ─► findings of an evaluation ─► cases (fallow.case_identity)
-      ─► facts, as of the evaluation ─► `plan`, the same as live ─► expected steps
+    pasts of analyzers ─► findings of an evaluation ─► cases (warehouse.case_parts, case_identity)
+      ─► facts, as of the evaluation ─► `plan` ─► steps ─► rows of the journal
       ─► what the next evaluation knows of each case
 
-A back-test of one policy does not know which policy acts first on an object, nor that too many
-cases of one policy abort the evaluation for all. This replay does. `ReplayAnswers` supplies the
-answers that are not in history. Where it has no answer, the step is expected only under the gates
-that it names.
+`ReplayAnswers` supplies what is not in history. Where it has no answer, a step is expected only
+under the gates that it names. The rows are those of a service that acted: what it stopped is
+stopped in them. With `owners` they are those of a service that did not act: then the owners say
+when each stopped workload would have been in use again, and it is left alone until then.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
-import polars as pl
 
+from actions.backtest.as_of import AsOf
+from actions.backtest.case_rows import CaseRows
+from actions.backtest.due_workloads import DueWorkloads
 from actions.backtest.fleet_sizes import FleetSizes
-from actions.backtest.policy_replay import ACT_TIME_GATES
+from actions.backtest.replay_journal import OWNER, ReplayJournal
 from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
-from actions.facts.coverage import WorkloadCoverage, find_partly_seen, find_shortest
+from actions.facts.coverage import (
+    PastCoverage,
+    WorkloadCoverage,
+    find_partly_seen,
+    find_shortest,
+)
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
-from actions.plan import ACT_STEPS, ActionPlan, Subject, get_subject, plan
+from actions.journal.action_state import ActionState
+from actions.journal.trust import add_trust
+from actions.loop.context import record_reversal
+from actions.loop.drift import demote_policies
+from actions.plan import ACT_STEPS, ActionPlan, Subject, plan
 from actions.policy.budgets import BudgetUsage, CountedAction, count_action, get_horizon
 from actions.policy.model import Policy
 from actions.recommend import recommend
@@ -37,17 +48,19 @@ from capacity.placement.fleet_state import (
 )
 from capacity.placement.pending_queue import PendingWorkloads
 from fallow import case_identity
-from fallow.action_models import CaseHistory, Decision, Facts, Step
+from fallow.action_models import Decision, Facts, Step, compute_decision_id
 from fallow.action_settings import ActionsSettings
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import STALLED_JOB, Finding
 from fallow.protocols import PastFindings, Views
 from fallow.window import Window
+from warehouse.case_parts import match_objects, merge_over_silence
+from warehouse.disruption_budgets import DisruptionBudgets
 
 APPROVAL = "approval"
-ASSUMED_APPROVER = "somebody"
-CaseKey = tuple[str, str]
-"""policy, finding"""
+ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "keep", "fights", "pressure")
+"""Gates that are evaluated at the time of an act: they read the sources, the objects, their
+protections and the pending pods again. History has no answers for that time."""
 
 
 class PromisedStep(msgspec.Struct, frozen=True):
@@ -90,26 +103,26 @@ class ServiceTurns(msgspec.Struct, frozen=True):
     answers: ReplayAnswers = ReplayAnswers()
 
 
+class ReplayedCase(NamedTuple):
+    """A case at one evaluation, and the row of its finding."""
+
+    row: int
+    facts: Facts
+
+
+class Owners(Protocol):
+    """The owners of a history without acts: they use their workloads when they did in fact."""
+
+    def stop(self, now: datetime, case: ReplayedCase, decision: Decision) -> datetime | None:
+        """Take note of an act; return when the workload is in use again, None = not in the data."""
+        ...
+
+
 class ServiceReplay(msgspec.Struct, frozen=True):
     """What a service would have done, and the text of all its plans."""
 
     promises: tuple[PromisedStep, ...]
     plans: tuple[tuple[datetime, ActionPlan], ...]
-
-
-class _Act(msgspec.Struct):
-    """One act of the replay."""
-
-    at: datetime
-    decision: Decision
-    key: WorkloadKey
-    back_at: datetime | None = None
-    """The evaluation at which the service detected that the owner restored the workload."""
-
-
-class _Row(NamedTuple):
-    past: PastFindings
-    number: int
 
 
 def replay(
@@ -122,200 +135,219 @@ def replay(
     """Return every notice and act of a service with these policies, evaluation by evaluation.
 
     `pasts`: what each analyzer found at each evaluation, by analyzer name. The rows are those of a
-    service that acted: what it stopped is stopped in them, and owners who restored a workload made
-    new pods of it.
+    service that acted: owners who restored a workload made new pods of it.
     """
-    service = _Service(policies, pasts, views, window, turns)
-    for k in range(len(turns.times)):
-        service.turn(k)
-    return ServiceReplay(tuple(service.promises), tuple(service.plans))
+    plans: list[tuple[datetime, ActionPlan]] = []
+    rows = CaseRows(pasts, policies, len(turns.times), sparse=False)
+    service = Service(
+        policies, rows, views, window, turns, observe=lambda *evaluation: plans.append(evaluation)
+    )
+    service.run()
+    return ServiceReplay(tuple(service.promises), tuple(plans))
 
 
-class _Service:
+class _Surroundings(NamedTuple):
+    """What the facts of one evaluation need; None = no policy or case needs it."""
+
+    pending: PendingWorkloads | None
+    quotas: Quotas | None
+    samples: LatestSamples | None
+    incidents: JobIncidents | None
+
+
+class Service:
+    """A service with its policies, from evaluation to evaluation."""
+
     def __init__(
         self,
         policies: Sequence[Policy],
-        pasts: Mapping[str, PastFindings],
+        rows: CaseRows,
         views: Views,
         window: Window,
         turns: ServiceTurns,
+        *,
+        observe: Callable[[datetime, ActionPlan], None],
+        owners: Owners | None = None,
+        sparse: bool = False,
+        more_workloads: Iterable[WorkloadKey] = (),
     ) -> None:
-        self._turns, self._views = turns, views
+        """`more_workloads`: whose pods `fleet_state` holds besides those of the rows."""
+        self._turns, self._views, self._rows = turns, views, rows
+        self._observe, self._owners = observe, owners
         self._policies = {policy.name: policy for policy in policies}
-        self._rows: dict[int, list[_Row]] = defaultdict(list)
-        shortest: dict[WorkloadKey, int] = {}
-        keys: set[WorkloadKey] = set()
-        at = [to_micros(time) for time in turns.times]
-        for past in pasts.values():
-            frame: pl.DataFrame = pl.DataFrame(past.rows)
-            for number, k in enumerate(frame["k"].to_list()):
-                self._rows[k].append(_Row(past, number))
-            keys.update(frame.select(_KEY).unique().iter_rows())
-            for key, length in find_shortest(frame, at).items():
-                shortest[key] = min(length, shortest.get(key, length))
-        sorted_keys = sorted(keys, key=str)
-        self._fleet_state = FleetState(views, window.start, window.end, sorted_keys)
-        self._partly_seen_keys = find_partly_seen(views, shortest, window.start, window.end)
+        self._at = [to_micros(time) for time in turns.times]
+        keys = dict.fromkeys((*rows.workloads, *more_workloads))
+        self.fleet_state = FleetState(views, window.start, window.end, [*keys])
+        spans = rows.spans()
+        self._partly_seen = find_partly_seen(
+            views, find_shortest(spans, self._at), window.start, window.end
+        )
+        self._coverage = PastCoverage(views, spans, self._partly_seen, self._at)
+        # The last state of each, as of everything that the inventory stores without a history.
+        self._budgets = DisruptionBudgets.read_last(views, window.end)
         priced = [p for p in policies if any(b.usd_per_hour for b in p.budgets)]
-        self._fleets = FleetSizes(views, self._fleet_state, [*priced, *policies][0], turns.times)
-        self._stretches: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)
-        self._first_seen: dict[str, datetime] = {}
-        self._noticed: dict[CaseKey, dict[str, datetime]] = defaultdict(dict)
-        self._requested: dict[CaseKey, int] = {}
-        self._acts: list[_Act] = []
-        self._demoted: set[str] = set()
+        self._fleets = FleetSizes(views, self.fleet_state, [*priced, *policies][0], turns.times)
+        self._horizon = get_horizon([*policies])
+        self._stored: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)
+        self.record = ReplayJournal(window.start)
+        self.record.trust(policies)
+        self._uses: list[CountedAction] = []
+        self._acted: Counter[str] = Counter()
+        self._away: dict[WorkloadKey, tuple[ActionState, datetime | None]] = {}
+        """The act that stopped each workload, and with owners when it is in use again."""
+        self.due = DueWorkloads(rows, self.fleet_state, self._at, policies, sparse=sparse)
         self.promises: list[PromisedStep] = []
-        self.plans: list[tuple[datetime, ActionPlan]] = []
 
-    def turn(self, k: int) -> None:
-        now = self._turns.times[k]
+    def run(self) -> None:
+        """Evaluate at every time."""
+        for k, now in enumerate(self._turns.times):
+            self._turn(k, now)
+
+    def _turn(self, k: int, now: datetime) -> None:
         self._take_back(now)
-        self._demote()
-        if self._turns.incident(now) is not None:
-            return  # no planning at all until a person thaws the service
-        facts = self._cases(self._facts(now, self._findings_at(k)))
-        histories = {
-            (name, f.finding.id): self._history(name, f.finding, get_subject(f), k)
-            for name in self._policies
-            for f in facts
-        }
-        for case in facts:
-            self._first_seen.setdefault(case.finding.id, now)
-        plan_now = plan([*self._policies.values()], facts, self._usage_at(k, now), now, histories)
-        self.plans.append((now, plan_now))
-        self._take(k, now, plan_now, {f.finding.id: f for f in facts})
+        self.record.now = now
+        if self._owners is None:
+            demote_policies(self.record, tuple(self._policies.values()), now)
+        if self._turns.answers.approves:
+            self.record.approve_all()
+        usage = self._usage_at(k, now)
+        due = self.due.select(k, now, usage)
+        cases = self._cases(k, now, [w for w in due if self._rows.workloads[w] not in self._away])
+        if self._turns.incident(now) is not None or not cases:
+            return  # without planning, until a person thaws the service
+        facts = [case.facts for case in cases]
+        findings = [case.finding for case in facts]
+        histories = self.record.histories(self._policies, findings)
+        self.record.extend(self.record.sightings(facts))
+        policies = [*self._policies.values()]
+        plan_now = plan(policies, facts, usage, now, histories, waiting=self.due.waiting)
+        self._observe(now, plan_now)
+        self.due.plan_again(k, now, plan_now, facts)
+        self._take(now, plan_now, {case.facts.finding.id: case for case in cases})
 
     # What an evaluation knows.
 
-    def _findings_at(self, k: int) -> list[Finding]:
-        """Return the findings of an evaluation.
+    def _cases(self, k: int, now: datetime, due: Sequence[int]) -> list[ReplayedCase]:
+        """Return the cases of workloads, with the facts of all findings with a recommendation."""
+        rows = [row for number in due for row in self._rows.rows_at(number, k)]
+        pairs = [(row, self._rows.finding(row)) for row in rows]
+        joined = self._join([(row, f) for row, f in pairs if f.window.start < now], now)
+        facts = self._facts(k, now, joined)
+        uids = {n: case.facts.uid for n, case in enumerate(facts) if case.facts.uid is not None}
+        findings = [case.facts.finding for case in facts]
+        stored = {kin: [*self._stored[kin].values()] for kin in map(get_kin, findings)}
+        resolved = []
+        for case, finding in zip(facts, case_identity.resolve(findings, stored, uids), strict=True):
+            self._stored[get_kin(finding)][finding.id] = to_stored_case(finding, case.facts.uid)
+            resolved.append(msgspec.structs.replace(case.facts, finding=finding))
+        same = self.record.continue_cases(resolved)
+        return [ReplayedCase(c.row, f) for c, f in zip(facts, same, strict=True)]
 
-        A stopped workload has none until it is restored.
-        """
-        away = {act.key for act in self._acts if act.back_at is None}
-        findings = [row.past.finding(row.number) for row in self._rows[k]]
-        return [finding for finding in findings if get_workload_key(finding.subject) not in away]
+    def _join(
+        self, pairs: Sequence[tuple[int, Finding]], now: datetime
+    ) -> list[tuple[int, Finding, bool]]:
+        """Return findings with those that only silence separates joined, and whether one was."""
+        kins = Counter(get_kin(finding) for _, finding in pairs)
+        several = [pair for pair in pairs if kins[get_kin(pair[1])] > 1]
+        if not several:
+            return [(row, finding, False) for row, finding in pairs]
+        views = AsOf(self._views, now)
+        findings = [finding for _, finding in several]
+        uids, parts = match_objects(views, findings)
+        merged, _ = merge_over_silence(views, parts, uids)
+        rows = {several[n][0]: finding for n, finding in merged.items()}
+        joined_rows = {row for row, _ in several} - rows.keys()
+        return [
+            (row, rows.get(row, finding), row in rows and rows[row] is not finding)
+            for row, finding in pairs
+            if row not in joined_rows
+        ]
 
-    def _facts(self, now: datetime, findings: Sequence[Finding]) -> list[Facts]:
-        """Return the facts of all findings with a recommendation, as `gather` does live."""
-        advised = [(f, r[0]) for f in findings if f.window.start < now and (r := recommend(f))]
+    def _facts(
+        self, k: int, now: datetime, pairs: Sequence[tuple[int, Finding, bool]]
+    ) -> list[ReplayedCase]:
+        advised = [(*each, several[0]) for each in pairs if (several := recommend(each[1]))]
         if not advised:
             return []
-        findings_with_advice = [f for f, _ in advised]
-        quiet = [f for f in findings_with_advice if not has_sample_times(f)]
-        unseen = [
-            f for f in findings_with_advice if get_workload_key(f.subject) in self._partly_seen_keys
+        findings = [finding for _, finding, _, _ in advised]
+        around = self._around(now, findings)
+        joined = [
+            finding
+            for _, finding, is_joined, _ in advised
+            if is_joined and get_workload_key(finding.subject) in self._partly_seen
         ]
-        queue, quotas = PendingWorkloads(self._fleet_state, now), Quotas(self._views, now)
-        seen = LatestSamples(self._views, self._fleet_state, quiet, now) if quiet else None
-        covered = WorkloadCoverage(self._views, unseen, now) if unseen else None
-        stalls = [f for f in findings_with_advice if f.kind == STALLED_JOB]
-        incidents = JobIncidents(self._views, stalls, now, queue)
-        return [
-            build_facts(
-                self._fleet_state, finding, advice, now, pending=queue, samples=seen, quotas=quotas,
-                held_gpus=covered.of(finding) if covered else None,
-                incidents=incidents if finding.kind == STALLED_JOB else None,
-            )
-            for finding, advice in advised
-        ]  # fmt: skip
+        covered = WorkloadCoverage(self._views, joined, now) if joined else None
+        cases = []
+        for row, finding, is_joined, advice in advised:
+            held_gpus = self._coverage.get(row, k)
+            if is_joined:
+                held_gpus = covered.of(finding) if covered is not None else None
+            facts = build_facts(
+                self.fleet_state, finding, advice, now, pending=around.pending,
+                samples=around.samples, quotas=around.quotas, held_gpus=held_gpus,
+                budgets=self._budgets,
+                incidents=around.incidents if finding.kind == STALLED_JOB else None,
+            )  # fmt: skip
+            cases.append(ReplayedCase(row, facts))
+        return cases
 
-    def _cases(self, facts: Sequence[Facts]) -> list[Facts]:
-        """Return facts whose findings carry the case that they continue."""
-        findings = [f.finding for f in facts]
-        uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}
-        stored = {kin: [*self._stretches[kin].values()] for kin in map(get_kin, findings)}
-        cases = case_identity.resolve(findings, stored, uids)
-        for case, case_facts in zip(cases, facts, strict=True):
-            self._stretches[get_kin(case)][case.id] = to_stored_case(case, case_facts.uid)
-        return [
-            msgspec.structs.replace(f, finding=case) for f, case in zip(facts, cases, strict=True)
-        ]
-
-    def _history(self, policy: str, finding: Finding, subject: Subject, k: int) -> CaseHistory:
-        case = policy, finding.id
-        begin = finding.window.start
-        announced = {verb: at for verb, at in self._noticed.get(case, {}).items() if at >= begin}
-        acts = [act for act in self._acts if act.decision.subject == subject]
-        returns = tuple(act.back_at for act in acts if act.back_at is not None)
-        requested_turn = self._requested.get(case)
-        approved = requested_turn is not None and requested_turn < k
-        return CaseHistory(
-            first_seen=self._first_seen.get(finding.id),
-            notified_at=min(announced.values(), default=None),
-            announced=announced,
-            # Two approvers, where a policy requires two people.
-            approved_by=(ASSUMED_APPROVER, f"{ASSUMED_APPROVER} else") if approved else (),
-            last_action_at=max((act.at for act in acts), default=None),
-            restored_at=returns,
-            contested_until=self._contested(returns),
+    def _around(self, now: datetime, findings: Sequence[Finding]) -> _Surroundings:
+        """Return what facts need besides the fleet state, where a policy or a case needs it."""
+        policies = self._policies.values()
+        quiet = [finding for finding in findings if not has_sample_times(finding)]
+        stalls = [finding for finding in findings if finding.kind == STALLED_JOB]
+        pending = (
+            PendingWorkloads(self.fleet_state, now)
+            if stalls or any(p.on_pressure or p.on_benefit for p in policies)
+            else None
         )
-
-    def _contested(self, returns: Sequence[datetime]) -> datetime | None:
-        """Return until when a workload is left alone after its owner reversed an action."""
-        if not returns:
-            return None
-        back_off = self._turns.settings.back_off
-        length: timedelta = min(back_off.reverted * 2 ** min(len(returns) - 1, 10), back_off.most)
-        return max(returns) + length
+        return _Surroundings(
+            pending,
+            Quotas(self._views, now) if any(p.match.over_quota for p in policies) else None,
+            LatestSamples(self._views, self.fleet_state, quiet, now) if quiet else None,
+            JobIncidents(self._views, stalls, now, pending) if stalls and pending else None,
+        )
 
     def _usage_at(self, k: int, now: datetime) -> BudgetUsage:
-        since = now - get_horizon([*self._policies.values()])
-        acted: dict[str, int] = defaultdict(int)
-        for act in self._acts:
-            acted[act.decision.policy] += 1
-        return msgspec.structs.replace(
-            self._fleets.at(k),
-            uses=tuple(self._use(act) for act in self._acts if act.at >= since),
-            trusted=frozenset(self._policies),
-            demoted=frozenset(self._demoted),
-            acted=dict(acted),
+        self._uses = [use for use in self._uses if use.at >= now - self._horizon]
+        usage = msgspec.structs.replace(
+            self._fleets.at(k), uses=tuple(self._uses), acted=dict(self._acted)
         )
-
-    def _use(self, act: _Act) -> CountedAction:
-        return count_action(act.decision, act.at)
+        return add_trust(usage, self.record, [*self._policies.values()])
 
     def _take_back(self, now: datetime) -> None:
-        """Detect which owners made new pods of a stopped workload, as the service does first."""
-        for act in self._acts:
-            if act.back_at is None:
-                next_pod = self._fleet_state.next_pod(act.key, to_micros(act.at))
-                if next_pod is not None and convert_micros(next_pod) <= now:
-                    act.back_at = now
-
-    def _demote(self) -> None:
-        """Demote policies by the rule of `actions.loop.drift.demote_policies`.
-
-        If a policy declares that any reversal may happen, a single one does not demote it.
-        """
-        for name, policy in self._policies.items():
-            own = [act for act in self._acts if act.decision.policy == name]
-            reversed_acts = [
-                a for a in own if a.back_at and a.back_at - a.at <= policy.reversals.within
-            ]
-            rate = policy.reversals.rate
-            if len(reversed_acts) > max(1 if rate else 0, rate * len(own)):
-                self._demoted.add(name)
+        """Detect which owners have a stopped workload back, as the service does first."""
+        for key, (state, used_at) in [*self._away.items()]:
+            if self._owners is None:
+                next_pod = self.fleet_state.next_pod(key, to_micros(state.action.at))
+                is_back = next_pod is not None and convert_micros(next_pod) <= now
+                back_at = now if is_back else None
+            else:
+                back_at = used_at
+            if back_at is not None and back_at <= now:
+                del self._away[key]
+                self.record.now = back_at
+                record_reversal(self.record, state, OWNER, self._turns.settings.back_off, back_at)
 
     # What an evaluation does.
 
-    def _take(self, k: int, now: datetime, plan: ActionPlan, facts: Mapping[str, Facts]) -> None:
-        decisions = [d for d in plan.decisions if d.subject[0] not in plan.aborted]
+    def _take(self, now: datetime, plan_now: ActionPlan, cases: Mapping[str, ReplayedCase]) -> None:
+        decisions = [d for d in plan_now.decisions if d.subject[0] not in plan_now.aborted]
         for decision in decisions:
             if decision.step in ACT_STEPS and any(r.gate == APPROVAL for r in decision.reasons):
-                self._requested.setdefault((decision.policy, decision.finding), k)
+                key = compute_decision_id(decision.policy, decision.finding, "act")
+                self.record.request_approval(decision, key)
             if decision.ruling == "allow" and decision.step == "notify":
-                case = decision.policy, decision.finding
-                if decision.verb not in self._noticed[case]:
-                    self._noticed[case] = {decision.verb: now}
+                self.record.notify(decision)
                 self._promise(now, decision, ())
         under_way: Counter[str] = Counter()
         for decision in decisions:
             if decision.step not in ACT_STEPS:
                 continue
-            allowed, depends = self._opened(decision)
+            is_allowed, depends = self._judge_act(decision)
             cluster = decision.subject[0]
-            if not allowed or under_way[cluster] >= self._turns.settings.concurrent:
+            is_busy = under_way[cluster] >= self._turns.settings.concurrent
+            if not is_allowed or (is_busy and self._owners is None):
                 continue
             closed_gates = self._turns.answers.shut(decision)
             if closed_gates:
@@ -324,10 +356,20 @@ class _Service:
                 now, decision, (*depends, *(ACT_TIME_GATES if closed_gates is None else ()))
             )
             under_way[cluster] += 1
-            key = get_workload_key(facts[decision.finding].finding.subject)
-            self._acts.append(_Act(now + self._turns.lag, decision, key))
+            self._act(now, decision, cases[decision.finding])
 
-    def _opened(self, decision: Decision) -> tuple[bool, tuple[str, ...]]:
+    def _act(self, now: datetime, decision: Decision, case: ReplayedCase) -> None:
+        at = now + self._turns.lag
+        state = self.record.act(decision, at)
+        self.record.now = now
+        self._uses.append(count_action(decision, at))
+        self._acted[decision.policy] += 1
+        used_at = self._owners.stop(now, case, decision) if self._owners is not None else None
+        key = get_workload_key(case.facts.finding.subject)
+        self._away[key] = state, used_at
+        self.due.leave(key, used_at)
+
+    def _judge_act(self, decision: Decision) -> tuple[bool, tuple[str, ...]]:
         """Return whether an act is allowed, and the gates on the way that only people open."""
         if decision.ruling == "allow":
             return True, ()
@@ -335,10 +377,7 @@ class _Service:
         return needs_approval and not self._turns.answers.approves, (APPROVAL,)
 
     def _promise(self, now: datetime, decision: Decision, depends: tuple[str, ...]) -> None:
-        step = "act" if decision.step in ACT_STEPS else decision.step
+        step: Step = "act" if decision.step in ACT_STEPS else decision.step
         self.promises.append(
             PromisedStep(now, step, decision.subject, decision.finding, depends, decision.policy)
         )
-
-
-_KEY = ("cluster", "namespace", "workload_kind", "workload")

@@ -459,17 +459,11 @@ def _find_unreadable(
     """
     cluster, namespace, _, name = key
     node = None if namespace else fleet_state.nodes.get((cluster, name))
-    nearby = [
-        pod
-        for pod in fleet_state.all_pods
-        if pod.key[0] == cluster
-        and pod.begin < at <= pod.end
-        and (
-            (pod.key[1] == namespace and not pod.resolved and pod.pod.startswith(name))
-            if namespace
-            else pod.node == name
-        )
-    ]
+    if namespace:
+        unresolved = fleet_state.unresolved_pods(cluster, namespace, at)
+        nearby = [pod for pod in unresolved if pod.pod.startswith(name)]
+    else:
+        nearby = fleet_state.node_pods((cluster, name), at)
     marks = [pod.annotation_map for pod in (*pods, *nearby)]
     if node is not None:
         marks.append(decode_document(node.labels) or {})

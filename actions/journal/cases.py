@@ -131,6 +131,8 @@ class JournalledCases(DerivedState):
 
     def _snoozed_until(self, finding: Finding) -> datetime | None:
         """Return until when a person snoozed a case, under its finding's id or its own."""
+        if not self.snoozed:
+            return None
         ids = {finding.id, self.case(finding)}
         return max((self.snoozed[i] for i in ids if i in self.snoozed), default=None)
 

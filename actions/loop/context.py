@@ -12,7 +12,7 @@ from actions.journal.action_state import SubjectKey, format_subject_key
 from actions.loop.protocols import ClusterClient
 from actions.loop.sender import ChangeSender
 from fallow.action_models import Outcome, Reason, Result, Target
-from fallow.action_settings import ActionsSettings
+from fallow.action_settings import ActionsSettings, BackOffSettings
 from fallow.errors import UsageError
 from fallow.resources import read_table
 
@@ -61,19 +61,32 @@ class ActionContext(msgspec.Struct, frozen=True):
     def back_off(self, key: SubjectKey, length: timedelta, why: str) -> None:
         """Exclude a workload from actions for some time."""
         until = self.clock() + min(length, self.settings.back_off.most)
-        document = {"until": until.isoformat(), "why": why}
-        self.record.append(event_types.BACKED_OFF, format_subject_key(key), document)
+        record_back_off(self.record, key, until, why)
 
     def contested(self, state: ActionState, by: str) -> None:
-        """Journal that an action was reversed, and exclude the workload from actions for some time.
+        """Journal that an action was reversed, and leave the workload alone for some time."""
+        record_reversal(self.record, state, by, self.settings.back_off, self.clock())
 
-        Each reversal doubles this time: an owner who repeatedly restarts a workload has opted out.
-        """
-        earlier = self.record.count_reversals_of(state.workload)
-        document = {"by": by, "person": by not in read_controllers()}
-        self.record.append(event_types.REVERSED, state.action.id, document)
-        length = self.settings.back_off.reverted * 2 ** min(earlier, 10)
-        self.back_off(state.workload, length, f"{by} took action {state.action.id} back")
+
+def record_back_off(record: JournalState, key: SubjectKey, until: datetime, why: str) -> None:
+    """Exclude a workload from actions until a timestamp."""
+    document = {"until": until.isoformat(), "why": why}
+    record.append(event_types.BACKED_OFF, format_subject_key(key), document)
+
+
+def record_reversal(
+    record: JournalState, state: ActionState, by: str, back_off: BackOffSettings, now: datetime
+) -> None:
+    """Journal that an action was reversed, and exclude the workload from actions for some time.
+
+    Each reversal doubles this time: an owner who repeatedly restarts a workload has opted out.
+    """
+    earlier = record.count_reversals_of(state.workload)
+    document = {"by": by, "person": by not in read_controllers()}
+    record.append(event_types.REVERSED, state.action.id, document)
+    length = min(back_off.reverted * 2 ** min(earlier, 10), back_off.most)
+    why = f"{by} took action {state.action.id} back"
+    record_back_off(record, state.workload, now + length, why)
 
 
 @cache

@@ -112,6 +112,9 @@ def judge_window(
 ) -> IdleJudgements:
     """Return what was known at each time of the idle stretches that lasted until then.
 
+    Those that only missing samples ended are known for the lookback of the settings, as a live
+    verdict knows them: the next stretch may continue their case.
+
     With `over`, also of stretches that are over, of each part of them, and of workloads with some
     idle devices. Times are equally far apart; where there are too many samples and five-minute
     rollups are read, they should be multiples of five minutes. `bucket`: only these workloads;
@@ -167,6 +170,10 @@ def _judge_stretches(  # noqa: PLR0917  (one caller)
         owner_times.select("owner", "slack_us"), on="owner", how="left", maintain_order="left"
     )
     candidates = stretches.keep_beside_busy(views, chosen, candidates, cut.whole, merged)
+    if not over:
+        candidates = stretches.keep_before_silence(
+            views, chosen, candidates, holds, settings.lookback
+        )
     members = stretches.list_members(candidates, cut.whole)
     rows = stretches.list_at_times(candidates, members, cut.at, at, least=least, over=over)
     stretch_holds = join_overlapping(candidates.select("span", "owner", "start", "end"), holds)

@@ -1,6 +1,7 @@
 """Find idle stretches of workloads as they were known at each time."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import numpy as np
 import polars as pl
@@ -10,8 +11,10 @@ from analyzers.idle import spans
 from analyzers.idle.holders import join_overlapping
 from analyzers.idle.pieces import SUMS, list_ranges
 from analyzers.idle.rows import ComputeShare, read_compute_shares
+from capacity.placement.fleet_state import convert_micros
 from fallow.protocols import Views
-from warehouse.signals.runs import Ints
+from warehouse.case_parts import LONGEST_SILENCE, Gap, find_silent_gaps
+from warehouse.signals.runs import MICRO, Ints
 
 BUSY_SHARE = 0.2
 """Share of samples from the exit threshold on above which another rank counts as busy."""
@@ -69,6 +72,31 @@ def keep_beside_busy(
         if row.samples and (row.busy or 0) / row.samples >= BUSY_SHARE
     }
     return candidates.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
+
+
+def keep_before_silence(
+    views: Views, chosen: source.SampleQuery, candidates: pl.DataFrame, holds: pl.DataFrame,
+    lookback: timedelta,
+) -> pl.DataFrame:  # fmt: skip
+    """Lengthen the slack of idle stretches that only missing samples separate from the next one."""
+    names = holds.unique("owner").select("owner", *spans.WORKLOAD)
+    both = candidates.filter(pl.col("state") == "idle").sort("owner", "start")
+    both = both.with_columns(next=pl.col("start").shift(-1).over("owner")).join(names, on="owner")
+    gap = pl.col("next") - pl.col("end")
+    longest = round(LONGEST_SILENCE.total_seconds() * MICRO)
+    gaps = [
+        Gap(
+            row["span"],
+            (row["cluster"], row["workload_kind"], row["namespace"], row["workload"]),
+            convert_micros(row["end"]),
+            convert_micros(row["next"]),
+        )
+        for row in both.filter((gap > 0) & (gap <= longest)).iter_rows(named=True)
+    ]
+    silent = find_silent_gaps(views, gaps, chosen.source)
+    slack = pl.max_horizontal("slack_us", pl.lit(round(lookback.total_seconds() * MICRO)))
+    is_kept = pl.col("span").is_in([*silent])
+    return candidates.with_columns(slack_us=pl.when(is_kept).then(slack).otherwise("slack_us"))
 
 
 def list_members(candidates: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:

@@ -193,6 +193,15 @@ class FleetState:
         """Return the pods of a workload that existed just before a given time."""
         return [p for p in self._pods_by_key.get(key, ()) if p.begin < at <= p.end]
 
+    def unresolved_pods(self, cluster: str, namespace: str, at: int) -> list[PodRecord]:
+        """Return the pods of a namespace just before a given time whose owner is not known."""
+        pods = self._unresolved.get((cluster, namespace), ())
+        return [p for p in pods if p.begin < at <= p.end]
+
+    def node_pods(self, node_key: NodeKey, at: int) -> list[PodRecord]:
+        """Return the pods that existed on a node just before a given time."""
+        return [p for p in self._pods_by_node.get(node_key, ()) if p.begin < at <= p.end]
+
     def next_pod(self, key: WorkloadKey, at: int) -> int | None:
         """Return when the workload's next pod was created after a given time; None = no pod was."""
         return min((p.begin for p in self._pods_by_key.get(key, ()) if p.begin > at), default=None)
@@ -307,6 +316,15 @@ class FleetState:
     @cached_property
     def _pods_by_key(self) -> Mapping[WorkloadKey, list[PodRecord]]:
         return _group_rows((p.key, p) for p in self.all_pods)
+
+    @cached_property
+    def _pods_by_node(self) -> Mapping[NodeKey, list[PodRecord]]:
+        return _group_rows(((p.key[0], p.node), p) for p in self.all_pods)
+
+    @cached_property
+    def _unresolved(self) -> Mapping[tuple[str, str], list[PodRecord]]:
+        """Return the pods whose owner is not known, by cluster and namespace."""
+        return _group_rows((p.key[:2], p) for p in self.all_pods if not p.resolved)
 
     @cached_property
     def _waited(self) -> list[PodRecord]:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
 
-LOOKBACK_MARGIN = timedelta(hours=1)
-"""Lookback for idle work: longer than the longest duration that an idle verdict requires."""
 STALE_AFTER = timedelta(minutes=10)
 WARM_UP = timedelta(days=1)
 """History before a backtest's first time: work that is idle then has been idle for longer."""
@@ -245,6 +243,7 @@ def run_backtest(
         Window(begin, end),
         times,
         within,
+        settings=settings.actions,
         cluster=cluster,
         exact=not is_replayable,
     )
@@ -435,7 +434,6 @@ def gather_cases(
             f"the last sample is {age} old: nothing can be acted upon "
             f"(--at {extent.end:%Y-%m-%dT%H:%M} shows the plan of then)"
         )
-    longest = max(settings.idle.min_duration, settings.idle.service_duration) + LOOKBACK_MARGIN
     since = min(window.start, max(extent.start, window.end - settings.idle.history))
     longer = Window(since, window.end)
     views = build_views_with_identities(warehouse, settings, window, at)
@@ -443,7 +441,7 @@ def gather_cases(
     for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
         try:
             if isinstance(analyzer, FindsLatest):
-                findings += analyzer.find_latest(views, longer, longest)
+                findings += analyzer.find_latest(views, longer, settings.idle.lookback)
             else:
                 findings += analyzer.find(views, window)
         except TemporaryError:

@@ -1,6 +1,6 @@
 """The past told at once is what the analyzer would have said at every moment."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -160,7 +160,8 @@ def test_the_past_is_what_was_found_at_each_moment(told: dict[str, Any]) -> None
         memory.engine.close()
 
 
-def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
+def roll_notebook(views: Memory, buckets: Iterable[int], busy: int = -1) -> None:
+    """Store buckets of five minutes of a notebook that does not compute but in one of them."""
     site = Site(views, MINUTE)
     first = START.replace(tzinfo=None)
     site.device("GPU-0", [])
@@ -173,12 +174,17 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
                 "cluster": "c", "bucket": first + n * timedelta(minutes=5), "device": "GPU-0",
                 "namespace": "ns", "pod": "nb-0", "node": "n1", "interval_s": 60.0, "n": 5,
                 "covered_s": 300.0, "conflict_s": 0.0, "act_n": 5, "power_w_n": 5,
-                "act_min": 0.8 * (n == 40), "act_mean": 0.8 * (n == 40), "act_max": 0.8 * (n == 40),
+                "act_min": 0.8 * (n == busy), "act_mean": 0.8 * (n == busy),
+                "act_max": 0.8 * (n == busy),
                 "power_w_mean": 118.0, "mem_used_bytes_max": 4_000_000_000,
             }
-            for n in range(100)
+            for n in buckets
         ],
     )  # fmt: skip
+
+
+def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
+    roll_notebook(views, range(100), busy=40)
     analyzer = IdleAnalyzer()
     instants = [START + n * HOUR for n in range(1, 9)]
     past = analyzer.replay(views, Window(START, instants[-1]), instants)
@@ -187,6 +193,15 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
     for k, at in enumerate(instants):
         known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
         assert {f.id: alike(f) for f in known} == asked(analyzer, views, at)
+
+
+def test_a_stretch_that_missing_buckets_end_stays_known_beside_the_next_one(views: Memory) -> None:
+    """A case may go on over silence: live verdicts have both parts, and so does the past."""
+    roll_notebook(views, [*range(40), *range(52, 100)])
+    instants = [START + n * HOUR for n in range(1, 9)]
+    rows = IdleAnalyzer().replay(views, Window(START, instants[-1]), instants).rows.to_pylist()
+    evaluations = [[row["k"] for row in rows if row["case"] == case] for case in (0, 1)]
+    assert evaluations == [[*range(8)], [5, 6, 7]]
 
 
 def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:

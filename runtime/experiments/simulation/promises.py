@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.backtest import service_replay
-from actions.backtest.policy_replay import ACT_TIME_GATES
+from actions.backtest.service_replay import ACT_TIME_GATES
 from actions.backtest.stepwise import replay_analyzer
 from actions.loop.breaker import find_incident
 from fallow.protocols import Replayable

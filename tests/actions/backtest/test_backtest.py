@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
-from actions.backtest import Backtest, policy_replay, replay_policy
+from actions import plan as planning
+from actions.backtest import Backtest, replay_policy
 from actions.backtest.as_of import AsOf
 from actions.backtest.result import compute_wilson_interval
 from actions.backtest.stepwise import replay_analyzer
@@ -100,16 +101,19 @@ def test_what_rests_is_told_and_stopped_after_grace(scenario: FleetScenario) -> 
     assert stop.is_reversed is False
 
 
-def test_what_is_used_again_is_reversed_and_freed_only_until_then(scenario: FleetScenario) -> None:
+@pytest.mark.parametrize(("cool_down", "hours"), [(10, 24), (15, 30)])
+def test_what_is_used_again_is_reversed_and_freed_only_until_then(
+    scenario: FleetScenario, cool_down: int, hours: int
+) -> None:
     scenario.add("back", rests((10, 12)))
     scenario.settle()
-    made = replayed(scenario.views, rule(cool_down=timedelta(hours=10)))
+    made = replayed(scenario.views, rule(cool_down=timedelta(hours=cool_down)))
     first = made.stops[0]
     assert (first.at, first.used_at) == (START + 4 * HOUR, START + 10 * HOUR)
     assert first.gpu_hours == pytest.approx(6)
     assert first.is_reversed is True
-    # Its owner came back at ten: the cool-down doubles, 10 h become 20.
-    assert made.stops[1].at == START + 30 * HOUR
+    # Its owner came back at ten: as live it is left alone for a day, or for twice the cool-down.
+    assert made.stops[1].at == START + (10 + hours) * HOUR
     assert (made.judged, made.reversals, made.met) == (1, 1, False)
 
 
@@ -205,6 +209,29 @@ def test_the_shortest_stretch_of_a_policy_is_waited_for(
     ]
 
 
+@pytest.mark.parametrize(("silent", "hour"), [(True, 6), (False, 11)])
+def test_missing_samples_begin_no_new_case_and_work_does(
+    scenario: FleetScenario, silent: bool, hour: int
+) -> None:
+    """As live: from three to five its exporter is down, or it works."""
+    scenario.add("resting", rests() if silent else rests((3, 5)))
+    scenario.place()
+    if silent:
+        first, last = (f"TIMESTAMP '{START + n * HOUR:%Y-%m-%d %H:%M}'" for n in (3, 5))
+        scenario.views.engine.execute(f"DELETE FROM sample WHERE ts >= {first} AND ts < {last}")
+    scenario.roll()
+    policy = rule(match=Match(analyzer=("idle",), min_duration=6 * HOUR))
+    past = IDLE.replay(scenario.views, WHOLE, moments())
+    sparse, whole = (
+        replay_policy(policy, past, scenario.views, WHOLE, moments(), sparse=each)
+        for each in (True, False)
+    )
+    (stop,) = sparse.stops
+    assert stop.notified_at == START + hour * HOUR
+    assert stop.idle_since == START + (0 if silent else 5) * HOUR
+    assert sparse.stops == whole.stops
+
+
 @pytest.mark.parametrize(("begins", "hour"), [(4, 4), (5, 5), (3, 4)])
 def test_a_policy_acts_in_its_window_only(scenario: FleetScenario, begins: int, hour: int) -> None:
     scenario.add("resting")
@@ -274,7 +301,7 @@ def test_a_case_with_a_veto_is_decided_again_when_the_veto_ends(
         times.append((now - START) / HOUR)
         return decide(policy, facts, usage, now)
 
-    monkeypatch.setattr(policy_replay, "decide", decide_noted)
+    monkeypatch.setattr(planning, "decide", decide_noted)
     (stop,) = replayed(scenario.views, rule()).stops
     assert (stop.notified_at, stop.at) == (START + 21 * HOUR, START + 24 * HOUR)
     assert times == [1, 21, 24]
@@ -310,16 +337,16 @@ def eventful() -> Iterator[tuple[Memory, PastFindings]]:
         yield scenario.views, replay_analyzer(WholeWorkloads(), scenario.views, WHOLE, EVENTFUL)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        rule(),
-        rule(cool_down=timedelta(hours=2), budgets=(ActionBudget(gpus=PolicyAmount(Decimal(3))),)),
-        rule(match=Match(analyzer=("idle",), gpu_hours=7.0, usd_per_day=Decimal(60))),
-        rule(stages=(*rule().stages[:3], Stage("snapshot", required=True), rule().stages[3])),
-        rule(min_age=timedelta(hours=60), max_resources=PolicyAmount(Decimal("0.4"), share=True)),
-    ],
-)
+POLICIES = [
+    rule(),
+    rule(cool_down=timedelta(hours=2), budgets=(ActionBudget(gpus=PolicyAmount(Decimal(3))),)),
+    rule(match=Match(analyzer=("idle",), gpu_hours=7.0, usd_per_day=Decimal(60))),
+    rule(stages=(*rule().stages[:3], Stage("snapshot", required=True), rule().stages[3])),
+    rule(min_age=timedelta(hours=60), max_resources=PolicyAmount(Decimal("0.4"), share=True)),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_replay_decides_as_asking_at_every_moment_does(
     eventful: tuple[Memory, PastFindings], policy: Policy
 ) -> None:
@@ -329,6 +356,20 @@ def test_the_replay_decides_as_asking_at_every_moment_does(
     assert fast.stops == slow.stops
     assert (fast.notified, fast.cases) == (slow.notified, slow.cases)
     assert len(fast.stops) + len(fast.aborted) > 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_deciding_only_where_an_answer_may_differ_gives_the_same(
+    eventful: tuple[Memory, PastFindings], policy: Policy
+) -> None:
+    views, _ = eventful
+    past = IDLE.replay(views, Window(START, EVENTFUL[-1]), EVENTFUL)
+    sparse, whole = (
+        replay_policy(policy, past, views, WHOLE, EVENTFUL, sparse=sparse)
+        for sparse in (True, False)
+    )
+    # What holds a case for an evaluation or two is counted only where one decides about it.
+    assert replace(sparse, blocked=()) == replace(whole, blocked=())
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""At which evaluations a decision about a case may change."""
+"""At which evaluations a decision about a case may change, and whose rows those of a case are."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from actions.backtest.case_rows import CaseRows
+from actions.backtest.stepwise import StepwisePast
 from actions.policy.model import Policy, ReversalLimit
+from fallow.protocols import PastFindings
 
 DAY_US = 86_400_000_000
 
@@ -32,6 +34,10 @@ def build_rows(wanted: list[float | None] | None, mark: list[int]) -> pa.Table:
     return pa.table(data)
 
 
+def build_past(wanted: list[float | None] | None, mark: list[int]) -> PastFindings:
+    return StepwisePast(build_rows(wanted, mark), [])
+
+
 @pytest.mark.parametrize(
     ("wanted", "mark", "expected"),
     [
@@ -47,5 +53,13 @@ def test_a_case_is_decided_again_where_a_return_becomes_too_probable(
     wanted: list[float | None] | None, mark: list[int], expected: list[int]
 ) -> None:
     policy = Policy(name="p", reversals=ReversalLimit(rate=0.05))
-    case_rows = CaseRows(build_rows(wanted, mark), policy, len(mark))
-    assert [k for k, cases in enumerate(case_rows.at) if cases] == expected
+    case_rows = CaseRows({"": build_past(wanted, mark)}, [policy], len(mark), sparse=True)
+    assert [k for k, numbers in enumerate(case_rows.changes) if numbers] == expected
+
+
+def test_a_service_decides_about_every_workload_at_every_evaluation() -> None:
+    pasts = {name: build_past(None, [0, 0, 0]) for name in ("one", "other")}
+    case_rows = CaseRows(pasts, [Policy(name="p"), Policy(name="q")], 3, sparse=False)
+    assert case_rows.changes == [{0}, {0}, {0}]
+    assert [[*case_rows.rows_at(0, k)] for k in range(4)] == [[0, 1], [2, 3], [4, 5], []]
+    assert case_rows.count == 2

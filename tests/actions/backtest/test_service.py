@@ -7,8 +7,12 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from actions.backtest.policy_replay import ACT_TIME_GATES
-from actions.backtest.service_replay import PromisedStep, ReplayAnswers, ServiceTurns
+from actions.backtest.service_replay import (
+    ACT_TIME_GATES,
+    PromisedStep,
+    ReplayAnswers,
+    ServiceTurns,
+)
 from actions.backtest.service_replay import replay as replay_service
 from actions.policy.model import Approvals, Match, Policy, PolicyAmount
 from fallow.action_models import Decision
