@@ -165,12 +165,3 @@ class DueWorkloads:
     def _wake(self, number: int, at: float) -> None:
         """Decide about a workload again at the first evaluation that is not before `at`."""
         self._later[bisect_left(self._at, at)].add(number)
-
-
-def _is_ready(answer: Decision | RefusedCase) -> bool:
-    return isinstance(answer, Decision) and is_ready(answer)
-
-
-def _is_held_ready(answer: Decision | RefusedCase) -> bool:
-    """Return whether only a lack of room holds an act."""
-    return _is_ready(answer) and bool(answer.reasons)

@@ -116,19 +116,6 @@ def build_usage(fleet: FleetSize, clusters: Mapping[str, FleetSize]) -> BudgetUs
     )
 
 
-class RemainingBudget(msgspec.Struct, frozen=True):
-    """What may still be done now under the budgets without `each`.
-
-    None = no budget limits it. An unknown figure leaves nothing.
-    """
-
-    concurrent: int
-    workloads: int | None = None
-    gpus: Decimal | None = None
-    owners: int | None = None
-    usd_per_hour: Decimal | None = None
-
-
 class BudgetBlock(msgspec.Struct, frozen=True):
     """A budget with nothing left for a case: why, and when its window closes or a use ages out."""
 
@@ -158,28 +145,6 @@ def has_fleet_budget(policies: Sequence[Policy]) -> bool:
     return any(b.scope == "fleet" for p in policies for b in p.budgets)
 
 
-def get_remaining(
-    policy: Policy, usage: BudgetUsage, now: datetime, cluster: str
-) -> RemainingBudget:
-    """Return the least that any budget in force leaves in a cluster."""
-    by_meter: dict[str, list[Decimal]] = {}
-    for budget in policy.budgets:
-        if not budget.each and is_in_force(budget, now):
-            size = usage.get_size(budget.scope, cluster)
-            base = _BudgetBase(size, BudgetFloor.of_fleet(size), _explain_elsewhere(budget, usage))
-            uses = _select_counted(policy.name, budget, cluster, usage, now)
-            for meter in _list_meters(budget, uses, None, base):
-                by_meter.setdefault(meter.name, []).append(meter.room)
-    least = {name: min(amounts) for name, amounts in by_meter.items()}
-    return RemainingBudget(
-        workloads=int(least["workloads"]) if "workloads" in least else None,
-        gpus=least.get("gpus"),
-        owners=int(least["owners"]) if "owners" in least else None,
-        usd_per_hour=least.get("usd_per_hour"),
-        concurrent=max(policy.concurrent - usage.concurrent, 0),
-    )
-
-
 def find_blocks(
     policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
 ) -> tuple[BudgetBlock, ...]:
@@ -199,7 +164,7 @@ def find_blocks(
             size = usage.get_size(budget.scope, subject.cluster)
             floor = BudgetFloor.of_case(facts, case, size)
             base = _BudgetBase(size, floor, _explain_elsewhere(budget, usage))
-            uses = _select_counted(policy.name, budget, subject.cluster, usage, now, case)
+            uses = _select_counted(budget, usage, now, case)
             exhausted = [m for m in _list_meters(budget, uses, case, base) if not m.fits]
             until = _get_free_time(budget, uses, case, base, now) if exhausted else None
             blocks += [
@@ -285,12 +250,6 @@ class _Meter(msgspec.Struct, frozen=True):
     """Why the amount used is unknown."""
 
     @property
-    def room(self) -> Decimal:
-        if self.limit is None or self.used is None:
-            return Decimal(0)
-        return max(self.limit - self.used, Decimal(0))
-
-    @property
     def fits(self) -> bool:
         is_known = self.limit is not None and self.used is not None and self.requested is not None
         return is_known and self.requested <= self.limit - self.used  # type: ignore[operator]
@@ -314,7 +273,7 @@ def _explain_elsewhere(budget: ActionBudget, usage: BudgetUsage) -> str:
 def _list_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
-    case: CountedAction | None,
+    case: CountedAction,
     base: _BudgetBase,
 ) -> Iterator[_Meter]:
     for meter in _list_known_meters(budget, uses, case, base.size, base.floor):
@@ -327,38 +286,32 @@ def _list_meters(
 def _list_known_meters(
     budget: ActionBudget,
     uses: Sequence[CountedAction],
-    case: CountedAction | None,
+    case: CountedAction,
     size: FleetSize,
     floor: BudgetFloor,
 ) -> Iterator[_Meter]:
-    cases = [case] if case else []
     if budget.workloads is not None:
         limit = _limit(budget.workloads, size.workloads, is_whole=True)
-        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(cases)))
+        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(1))
     if budget.gpus is not None:
         limit = _limit(budget.gpus, size.gpus, floor=floor.gpus)
-        used, requested = _sum([u.gpus for u in uses]), _sum([u.gpus for u in cases])
-        yield _Meter("gpus", limit, used, requested, floor.why if budget.gpus.share else "")
+        used = _sum([u.gpus for u in uses])
+        yield _Meter("gpus", limit, used, case.gpus, floor.why if budget.gpus.share else "")
     if budget.owners is not None:
         limit = _limit(budget.owners, size.owners, is_whole=True)
         before = _count_owners(uses)
         yield _Meter(
-            "owners", limit, Decimal(before), Decimal(_count_owners([*uses, *cases]) - before)
+            "owners", limit, Decimal(before), Decimal(_count_owners([*uses, case]) - before)
         )
     if budget.usd_per_hour is not None:
         limit = _limit(budget.usd_per_hour, size.usd_per_hour, floor=floor.usd_per_hour)
-        used, requested = (_sum([u.usd_per_hour for u in actions]) for actions in (uses, cases))
+        used = _sum([u.usd_per_hour for u in uses])
         why = floor.why if budget.usd_per_hour.share else ""
-        yield _Meter("usd_per_hour", limit, used, requested, why)
+        yield _Meter("usd_per_hour", limit, used, case.usd_per_hour, why)
 
 
-def _select_counted(  # noqa: PLR0917  (one budget, and what counts against it)
-    policy: str,
-    budget: ActionBudget,
-    cluster: str,
-    usage: BudgetUsage,
-    now: datetime,
-    case: CountedAction | None = None,
+def _select_counted(
+    budget: ActionBudget, usage: BudgetUsage, now: datetime, case: CountedAction
 ) -> list[CountedAction]:
     """Return the actions that count against a budget; one dated in the future counts too.
 
@@ -369,10 +322,10 @@ def _select_counted(  # noqa: PLR0917  (one budget, and what counts against it)
     if budget.scope == "fleet":
         uses = [*usage.uses, *(usage.elsewhere or ())]
     else:
-        others = usage.clusters.keys() - {cluster}
+        others = usage.clusters.keys() - {case.workload[0]}
         uses = [u for u in usage.uses if u.workload[0] not in others]
-    counted = [u for u in uses if u.at > since and (counts_all or u.policy == policy)]
-    if case is None or not budget.each:
+    counted = [u for u in uses if u.at > since and (counts_all or u.policy == case.policy)]
+    if not budget.each:
         return counted
     group = _group(budget, case)
     return [u for u in counted if _group(budget, u) == group]

@@ -165,7 +165,9 @@ def roll_notebook(views: Memory, buckets: Iterable[int], busy: int = -1) -> None
     site = Site(views, MINUTE)
     first = START.replace(tzinfo=None)
     site.device("GPU-0", [])
-    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.holds(
+        "nb", ["GPU-0"], kind="Notebook", first_seen=first, last_seen=first + timedelta(days=1)
+    )
     site.notebook("nb-0", busy_kernels=0)
     views.rows(
         "rollup_5m",

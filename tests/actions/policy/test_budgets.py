@@ -21,7 +21,6 @@ from actions.policy.budgets import (
     find_blocks,
     find_excesses,
     get_horizon,
-    get_remaining,
     to_exact,
 )
 from actions.policy.model import ActionBudget, Each, Policy, PolicyAmount, RecurringWindow
@@ -294,28 +293,8 @@ def test_the_most_restrictive_of_the_budgets_in_force_wins() -> None:
     assert [h.reason.gate for h in find_blocks(rule, facts(), spent(), noon)] == ["budget"]
     assert not find_blocks(rule, facts(), spent(), night)
     assert not find_blocks(rule, facts(), spent(), sunday)
-    assert get_remaining(rule, spent(), noon, "c").workloads == 0
-    assert get_remaining(rule, spent(), night, "c").workloads == 10
     (hold,) = find_blocks(rule, facts(), spent(), noon)
     assert hold.until == NOW.replace(hour=17)
-
-
-def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted() -> None:
-    rule = policy(
-        budgets=(
-            ActionBudget(workloads=number(9), gpus=number(20)),
-            ActionBudget(gpus=percent(2), owners=number(3), per=HOUR),
-            ActionBudget(workloads=number(1), each="namespace"),
-        )
-    )
-    now = spent(uses=(done(NOW - 2 * HOUR, gpus=Decimal(15)), done(NOW)), concurrent=1)
-    room = get_remaining(rule, now, NOW, "c")
-    assert (room.workloads, room.gpus, room.owners) == (7, Decimal(4), 2)
-    assert (room.usd_per_hour, room.concurrent) == (None, 1)
-    unknown = get_remaining(
-        policy(budgets=(ActionBudget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW, "c"
-    )
-    assert unknown.gpus == 0
 
 
 def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> None:
@@ -361,15 +340,14 @@ def test_a_percentage_is_of_its_own_cluster_and_with_scope_fleet_of_all() -> Non
     # An act in another cluster counts there, and with `scope: fleet`.
     away = [done(NOW, workload=("d", "Notebook", "team-a", "x"))] * 2
     assert fits(ActionBudget(workloads=five), away, **fleet)
-    assert (
-        get_remaining(
-            policy(budgets=(ActionBudget(workloads=five),)),
-            spent(uses=tuple(away), **fleet),
-            NOW,
-            "d",
-        ).workloads
-        == 46
-    )
+    in_d = facts()
+    subject = msgspec.structs.replace(in_d.finding.subject, cluster="d")
+    finding = msgspec.structs.replace(in_d.finding, subject=subject)
+    in_d = msgspec.structs.replace(in_d, finding=finding)
+    rule = policy(budgets=(ActionBudget(workloads=five),))
+    for count, blocked in ((47, False), (48, True)):
+        usage = spent(uses=(away[0],) * count, **fleet)
+        assert bool(find_blocks(rule, in_d, usage, NOW)) is blocked
     # A cluster that had another name counts on.
     renamed = [done(NOW, workload=("old", "Notebook", "team-a", "x"))] * 2
     assert not fits(ActionBudget(workloads=five), renamed, **fleet)
@@ -489,7 +467,6 @@ def test_nothing_fits_a_budget_of_the_fleet_while_other_clusters_are_unknown(nam
         "west copied its journal 3h ago"
     )
     assert block.until is None
-    assert getattr(get_remaining(policy(budgets=(fleet,)), usage, NOW, "c"), name) == 0
 
 
 FLEET_SPENT = BudgetUsage(
