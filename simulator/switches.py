@@ -6,8 +6,9 @@ The merge patches are those that people write (`kubectl patch`, the notebook pag
 from typing import Any
 
 from fallow.errors import UsageError
+from fallow.kube.objects import get_annotations, get_path
 from simulator.arrivals import Category
-from simulator.cluster.objects import build_nested_patch, format_time, get_metadata_map, get_value
+from simulator.cluster.objects import build_nested_patch, format_time
 
 Object = dict[str, Any]
 
@@ -53,9 +54,9 @@ def is_off(obj: Object) -> bool:
     """Return whether a workload is switched off."""
     kind = obj["kind"]
     if kind in SUSPEND:
-        return bool(get_value(obj, *SUSPEND[kind]))
+        return bool(get_path(obj, *SUSPEND[kind]))
     if kind == "Notebook":
-        return bool(get_metadata_map(obj, "annotations").get(NOTEBOOK))
+        return bool(get_annotations(obj).get(NOTEBOOK))
     if kind == "InferenceService":
-        return get_metadata_map(obj, "annotations").get(SERVICE) == "true"
-    return bool(get_value(obj, "spec", "replicas", default=1) == 0)
+        return get_annotations(obj).get(SERVICE) == "true"
+    return bool(get_path(obj, "spec", "replicas", default=1) == 0)

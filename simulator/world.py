@@ -20,12 +20,13 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
+from fallow.kube.objects import get_namespace, get_uid, has_ended, name
 from simulator import owner_behaviour, switches
 from simulator.arrivals import Arrival, Category, draw_arrivals, read_categories
 from simulator.blocks import join_blocks, strand
 from simulator.cluster.cluster import SimulatedCluster
 from simulator.cluster.nodes import SimulatedNode
-from simulator.cluster.objects import get_kind, get_namespace, get_uid, has_ended, is_ready, name
+from simulator.cluster.objects import get_kind, is_ready
 from simulator.cluster.scheduler.requests import Policy
 from simulator.exporters.snapshot import WorldSnapshot
 from simulator.hardware_faults import HardwareFault, draw_faults

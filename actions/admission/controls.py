@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from actions.cluster.client import KubeClient
-from actions.cluster.objects import name
 from fallow.errors import FallowError
 from fallow.kube.discovery import ServedResources
+from fallow.kube.objects import name
 from fallow.resources import read_table
 
 LABEL = "app.kubernetes.io/part-of=fallow"

@@ -1,10 +1,10 @@
 """The canary's Deployment: how it is made, whether it is ours, and whether it is Ready."""
 
-from actions.cluster.objects import Object, get_labels, get_metadata, get_path
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change, Target
 from fallow.action_settings import CanarySettings
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_labels, get_metadata, get_path
 
 KIND, API = "Deployment", "apps/v1"
 OURS = "fallow.dev/canary"

@@ -10,7 +10,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from actions.canary.deployment import KIND, read_deployment
-from actions.cluster.objects import get_metadata, get_uid
 from actions.journal.action_state import CANARY
 from actions.loop.protocols import ClusterClient
 from actions.loop.recheck import Recheck
@@ -18,6 +17,7 @@ from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Allow, Policy, Stage
 from fallow.action_models import Decision, Facts, Reason, compute_decision_id
 from fallow.action_settings import CanarySettings
+from fallow.kube.objects import get_metadata, get_uid
 from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 

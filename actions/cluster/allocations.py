@@ -10,16 +10,6 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from actions.cluster.objects import (
-    Object,
-    get_annotations,
-    get_labels,
-    get_namespace,
-    get_path,
-    get_uid,
-    has_ended,
-    name,
-)
 from fallow.errors import RefusedError
 from fallow.kube.dra_devices import (
     DeviceKey,
@@ -31,6 +21,16 @@ from fallow.kube.dra_devices import (
 from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource, select_gpus
 from fallow.kube.gpu_shares import WHOLE, find_share
 from fallow.kube.node_gpus import find_replicas
+from fallow.kube.objects import (
+    Object,
+    get_annotations,
+    get_labels,
+    get_namespace,
+    get_path,
+    get_uid,
+    has_ended,
+    name,
+)
 from fallow.kube.pod_requests import read_amounts, sum_pod_amounts
 from fallow.kube.quantities import parse_quantity
 from fallow.protocols import ClusterReader, Right

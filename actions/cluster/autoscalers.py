@@ -1,6 +1,6 @@
 """Find the autoscalers of an object: HorizontalPodAutoscalers and KEDA's ScaledObjects."""
 
-from actions.cluster.objects import (
+from fallow.kube.objects import (
     Object,
     find_controller,
     get_annotations,

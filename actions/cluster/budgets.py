@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from actions.cluster.objects import Object, get_labels, get_metadata, get_namespace, get_path, name
 from fallow.disruptions import CoveringBudget, count_allowed
+from fallow.kube.objects import Object, get_labels, get_metadata, get_namespace, get_path, name
 from fallow.protocols import ClusterReader
 from fallow.selectors import LabelSelector, match_selector, read_selector
 

@@ -12,7 +12,10 @@ from functools import cache
 import msgspec
 
 from actions.cluster import autoscalers
-from actions.cluster.objects import (
+from actions.cluster.pointers import MISSING, resolve_pointer
+from actions.reclaim import kueue
+from fallow.action_models import Intent, Reason
+from fallow.kube.objects import (
     Object,
     find_controller,
     format_object,
@@ -24,9 +27,6 @@ from actions.cluster.objects import (
     group,
     is_deleting,
 )
-from actions.cluster.pointers import MISSING, resolve_pointer
-from actions.reclaim import kueue
-from fallow.action_models import Intent, Reason
 from fallow.protocols import ClusterReader
 from fallow.resources import read_table
 

@@ -6,7 +6,8 @@ hundreds of Jobs then costs one request and not hundreds.
 
 from collections import Counter
 
-from actions.cluster.objects import (
+from fallow.errors import FallowError, RefusedError, TemporaryError
+from fallow.kube.objects import (
     Object,
     find_controller,
     get_annotations,
@@ -14,8 +15,7 @@ from actions.cluster.objects import (
     get_namespace,
     get_uid,
 )
-from actions.cluster.objects import name as get_name
-from fallow.errors import FallowError, RefusedError, TemporaryError
+from fallow.kube.objects import name as get_name
 from fallow.kube.owner_chains import (
     ChainObject,
     Controller,

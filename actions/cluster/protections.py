@@ -8,7 +8,9 @@ the live objects.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from actions.cluster.objects import (
+from actions.recommend import explain_protection
+from fallow.action_models import Reason
+from fallow.kube.objects import (
     Object,
     format_object,
     get_annotations,
@@ -16,8 +18,6 @@ from actions.cluster.objects import (
     get_namespace,
     get_path,
 )
-from actions.recommend import explain_protection
-from fallow.action_models import Reason
 from fallow.protections import read_annotations, read_protections
 
 GATE = "protected"

@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from actions.cluster.objects import Object, get_path, has_ended
 from actions.cluster.pointers import get_value, split_pointer
 from fallow.action_models import Change
+from fallow.kube.objects import Object, get_path, has_ended
 from fallow.kube.quantities import is_same_value
 
 RESIZE = "/resize"

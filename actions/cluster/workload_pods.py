@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from actions.cluster.objects import (
+from actions.cluster.owner_chains import OwnerChainReader
+from fallow.action_models import Target
+from fallow.kube.gpu_resources import COUNTED, find_gpu_resource
+from fallow.kube.objects import (
     Object,
     find_controller,
     get_metadata,
@@ -11,9 +14,6 @@ from actions.cluster.objects import (
     group,
     has_ended,
 )
-from actions.cluster.owner_chains import OwnerChainReader
-from fallow.action_models import Target
-from fallow.kube.gpu_resources import COUNTED, find_gpu_resource
 from fallow.kube.owner_chains import UnknownOwner
 from fallow.kube.owner_links import read_owner_links
 from fallow.kube.pod_requests import sum_pod_amounts

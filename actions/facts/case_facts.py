@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.cluster.objects import ENDED
 from actions.facts.coverage import WorkloadCoverage, limit_coverage
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
@@ -30,6 +29,7 @@ from capacity.placement.fleet_state import (
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
 from fallow.disruptions import CoveringBudget
+from fallow.kube.objects import ENDED
 from fallow.models import STALLED_JOB, Finding, Recommendation
 from fallow.node_requirements import decode_document
 from fallow.protocols import Views

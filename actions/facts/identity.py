@@ -12,7 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.cluster.objects import (
+from actions.cluster.owner_chains import OwnerChainReader
+from actions.cluster.workload_pods import count_requested_gpus
+from actions.recommend import recommend
+from fallow.action_models import Facts, PodRef
+from fallow.errors import FallowError
+from fallow.kube.objects import (
     Object,
     find_controller,
     format_object,
@@ -28,11 +33,6 @@ from actions.cluster.objects import (
     name,
     to_target,
 )
-from actions.cluster.owner_chains import OwnerChainReader
-from actions.cluster.workload_pods import count_requested_gpus
-from actions.recommend import recommend
-from fallow.action_models import Facts, PodRef
-from fallow.errors import FallowError
 from fallow.kube.owner_chains import UnknownOwner
 from fallow.kube.owner_links import get_row_kind
 from fallow.models import UNRESOLVED

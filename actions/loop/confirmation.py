@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from actions.cluster.cached_cluster import CachedCluster
-from actions.cluster.objects import format_object
 from actions.cluster.pointers import MISSING, join_pointer
 from actions.loop.change_state import find_last_writer
 from fallow.action_models import Change, Intent, Reason
 from fallow.errors import FallowError
+from fallow.kube.objects import format_object
 from fallow.protocols import ClusterReader
 
 Object = Mapping[str, Any]

@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from actions.cluster.budgets import GROUP, RESOURCE, list_covering_budgets
-from actions.cluster.objects import Object, get_uid, has_ended
 from actions.policy.matching import list_excesses
 from fallow.action_models import Facts, Intent, Reason
 from fallow.disruptions import CoveringBudget
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_uid, has_ended
 from fallow.protocols import ClusterReader
 
 GATE = "held"

@@ -15,7 +15,6 @@ from typing import Any, cast
 import msgspec
 
 from actions.cluster.allocations import count_allocated_gpus
-from actions.cluster.objects import get_namespace, get_uid, has_ended, name
 from actions.cluster.workload_pods import list_node_pods
 from actions.cluster.write_results import WriteResult
 from actions.journal import ActionState, JournalState, event_types
@@ -30,6 +29,7 @@ from actions.loop.confirmation import CONFLICT, Confirmation
 from actions.loop.protocols import ClusterClient, Transport
 from fallow.action_models import Change, FreedPod, Reason
 from fallow.errors import FallowError, RefusedError, TemporaryError
+from fallow.kube.objects import get_namespace, get_uid, has_ended, name
 
 Pulse = Callable[[str], None]
 """Called at every step of an action; the crash tests stop the process here."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.cluster.objects import is_deleting
 from actions.journal import ActionState, JournalState, event_types
 from actions.journal.action_state import UndoState
 from actions.loop.annotate import remove_annotations
@@ -27,6 +26,7 @@ from actions.loop.sender import Interruption
 from actions.recommend import ELSEWHERE, RESTART
 from fallow.action_models import Change, Outcome, Reason, Result
 from fallow.errors import RefusedError, TemporaryError
+from fallow.kube.objects import is_deleting
 from fallow.window import format_duration
 
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import msgspec
 import yaml
 
-from actions.cluster.objects import Object, get_labels, get_path, to_target
 from actions.cluster.pointers import join_pointer, resolve_pointer
 from actions.nodes.eks import EksClient
 from actions.reclaim.writes import UndoableChange, set_field
 from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_labels, get_path, to_target
 from fallow.protocols import ClusterReader, Right
 
 KARPENTER = "karpenter.sh"

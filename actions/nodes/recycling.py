@@ -8,7 +8,13 @@ nothing is deleted.
 from typing import ClassVar
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.objects import (
+from actions.cluster.protections import find_protections
+from actions.cluster.workload_pods import list_node_pods
+from actions.reclaim.subjects import to_freed_pods
+from actions.reclaim.writes import join_writes, set_field
+from fallow.action_models import Change, Decision, Intent
+from fallow.errors import RefusedError
+from fallow.kube.objects import (
     Object,
     find_controller,
     get_annotations,
@@ -20,12 +26,6 @@ from actions.cluster.objects import (
     name,
     to_target,
 )
-from actions.cluster.protections import find_protections
-from actions.cluster.workload_pods import list_node_pods
-from actions.reclaim.subjects import to_freed_pods
-from actions.reclaim.writes import join_writes, set_field
-from fallow.action_models import Change, Decision, Intent
-from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 from fallow.stored_annotations import MIRROR
 

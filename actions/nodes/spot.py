@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import Object, get_path
 from actions.cluster.pointers import MISSING, resolve_pointer
 from actions.reclaim.subjects import LiveWorkload, build_rights, read_workload
 from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_path
 from fallow.protocols import ClusterReader, Right
 
 CAPACITY = "karpenter.sh/capacity-type"

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.cluster.objects import find_controller, get_path, has_condition, name, to_target
 from actions.reclaim import kueue
 from actions.reclaim.kinds import read_kinds
 from actions.reclaim.subjects import (
@@ -19,6 +18,7 @@ from actions.reclaim.switches import build_writes
 from actions.reclaim.writes import UndoableChange
 from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import find_controller, get_path, has_condition, name, to_target
 from fallow.protocols import ClusterReader, Right
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import get_labels
 from actions.cluster.pointers import (
     build_merge_patch,
     find_highest_absent,
@@ -30,6 +29,7 @@ from actions.recommend import ELSEWHERE, list_restartable_kinds
 from capacity.queue.exclusions import EXCLUDED
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import get_labels
 from fallow.protocols import ClusterReader, Right
 from fallow.resources import read_table
 

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 
 from actions.cluster.allocations import CLAIMS
 from actions.cluster.literal_values import drop_last_applied, find_literals
-from actions.cluster.objects import (
+from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
+from fallow.action_models import Change, Decision, Intent
+from fallow.errors import RefusedError
+from fallow.kube.objects import (
     get_annotations,
     get_labels,
     get_namespace,
@@ -15,9 +18,6 @@ from actions.cluster.objects import (
     has_ended,
     name,
 )
-from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
-from fallow.action_models import Change, Decision, Intent
-from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 from fallow.stored_annotations import MIRROR
 

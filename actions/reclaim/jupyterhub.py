@@ -4,12 +4,12 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.objects import Object, get_annotations, get_uid, has_ended, is_deleting
 from actions.cluster.pointers import join_pointer
 from actions.reclaim.subjects import to_freed_pods
 from actions.recommend import read_verbs as words
 from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_annotations, get_uid, has_ended, is_deleting
 from fallow.protocols import ClusterReader, Right
 
 USER, SERVER = "hub.jupyter.org/username", "hub.jupyter.org/servername"

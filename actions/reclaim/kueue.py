@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
-from actions.cluster.objects import (
+from actions.reclaim.kinds import read_kinds
+from actions.reclaim.writes import UndoableChange, set_field
+from fallow.errors import RefusedError
+from fallow.kube.objects import (
     Object,
     format_object,
     get_annotations,
@@ -12,11 +15,8 @@ from actions.cluster.objects import (
     get_uid,
     has_condition,
 )
-from actions.cluster.objects import name as name_of
-from actions.cluster.objects import to_target as target_of
-from actions.reclaim.kinds import read_kinds
-from actions.reclaim.writes import UndoableChange, set_field
-from fallow.errors import RefusedError
+from fallow.kube.objects import name as name_of
+from fallow.kube.objects import to_target as target_of
 from fallow.kube.owner_links import get_row_kind
 from fallow.protocols import ClusterReader, Right
 

@@ -11,15 +11,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import (
-    Object,
-    get_annotations,
-    get_path,
-    has_condition,
-    has_ended,
-    is_deleting,
-    name,
-)
 from actions.cluster.pointers import build_merge_patch, get_value
 from actions.reclaim import kueue
 from actions.reclaim.subjects import (
@@ -35,6 +26,15 @@ from actions.recommend import RESTART, list_restartable_kinds
 from capacity.queue.exclusions import ENDED_EXCLUSION
 from fallow.action_models import Change, Decision, FreedPod, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import (
+    Object,
+    get_annotations,
+    get_path,
+    has_condition,
+    has_ended,
+    is_deleting,
+    name,
+)
 from fallow.protections import parse_timestamp
 from fallow.protocols import ClusterReader, Right
 

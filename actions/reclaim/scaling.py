@@ -3,8 +3,6 @@
 from typing import ClassVar
 
 from actions.cluster import autoscalers
-from actions.cluster.objects import Object, get_namespace, name
-from actions.cluster.objects import to_target as target_of
 from actions.cluster.pointers import join_pointer, resolve_pointer
 from actions.reclaim.subjects import (
     POD_RIGHTS,
@@ -16,6 +14,8 @@ from actions.reclaim.subjects import (
 from actions.reclaim.writes import UndoableChange, set_field, set_replicas
 from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import Object, get_namespace, name
+from fallow.kube.objects import to_target as target_of
 from fallow.protocols import ClusterReader, Right
 
 KEDA = (Right("keda.sh", "scaledobjects", ("get", "list", "patch")),)

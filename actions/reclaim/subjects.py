@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from actions.cluster.allocations import CLAIMS, count_allocated_gpus
-from actions.cluster.objects import (
+from actions.reclaim.kinds import WorkloadKind, read_kinds
+from actions.reclaim.writes import UndoableChange
+from actions.recommend import read_verbs
+from fallow.action_models import Decision, FreedPod, Intent, Target
+from fallow.errors import RefusedError
+from fallow.kube.objects import (
     Object,
     find_controller,
     get_namespace,
@@ -17,11 +22,6 @@ from actions.cluster.objects import (
     name,
     to_target,
 )
-from actions.reclaim.kinds import WorkloadKind, read_kinds
-from actions.reclaim.writes import UndoableChange
-from actions.recommend import read_verbs
-from fallow.action_models import Decision, FreedPod, Intent, Target
-from fallow.errors import RefusedError
 from fallow.protocols import ClusterReader, Right
 
 FINISHED = ("Complete", "Completed", "Succeeded", "Failed", "Finished")

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.cluster.objects import get_path
 from actions.reclaim.subjects import (
     POD_RIGHTS,
     LiveWorkload,
@@ -15,6 +14,7 @@ from actions.reclaim.subjects import (
 from actions.reclaim.writes import UndoableChange
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import get_path
 from fallow.protocols import ClusterReader, Right
 
 BUS = "bus.volcano.sh"

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.objects import Object
 from actions.cluster.pointers import (
     build_merge_patch,
     find_highest_absent,
@@ -17,6 +16,7 @@ from actions.cluster.pointers import (
     resolve_pointer,
 )
 from fallow.action_models import Change, Target
+from fallow.kube.objects import Object
 
 
 class UndoableChange(msgspec.Struct, frozen=True):

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from actions.cluster.allocations import CLAIMS, count_allocated_gpus
-from actions.cluster.objects import get_labels, get_path, get_uid, name, to_target
 from actions.cluster.pointers import join_pointer
 from actions.cluster.workload_pods import list_node_pods
 from actions.nodes.recycling import CORDON, read_node
 from actions.reclaim.writes import UndoableChange, set_field
 from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import get_labels, get_path, get_uid, name, to_target
 from fallow.protocols import ClusterReader, Right
 
 LABEL, LABEL_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from actions.cluster import autoscalers
 from actions.cluster.allocations import count_allocated_gpus
-from actions.cluster.objects import name
 from actions.cluster.pointers import MISSING, resolve_pointer
 from actions.reclaim.scaling import HPA, KEDA
 from actions.reclaim.subjects import POD_RIGHTS, build_rights, read_workload
 from actions.reclaim.writes import set_replicas
 from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
+from fallow.kube.objects import name
 from fallow.protocols import ClusterReader, Right
 
 

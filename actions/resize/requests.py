@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import (
+from actions.cluster.pointers import MISSING, resolve_pointer
+from actions.cluster.workload_pods import count_requested_gpus
+from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
+from fallow.action_models import Change, Decision, Intent
+from fallow.errors import RefusedError
+from fallow.kube.objects import (
     Object,
     get_namespace,
     get_path,
@@ -20,11 +25,6 @@ from actions.cluster.objects import (
     name,
     to_target,
 )
-from actions.cluster.pointers import MISSING, resolve_pointer
-from actions.cluster.workload_pods import count_requested_gpus
-from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
-from fallow.action_models import Change, Decision, Intent
-from fallow.errors import RefusedError
 from fallow.kube.quantities import is_same_value, parse_quantity, write_canonical
 from fallow.protocols import ClusterReader, Right
 

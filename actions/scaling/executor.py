@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import Object, get_annotations, get_labels, get_path, to_target
 from actions.scaling import manifests
 from actions.scaling.manifests import HOURS_PER_DAY, POOL_LABEL, PRIORITY_CLASS, WarmPool
 from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError, UsageError
+from fallow.kube.objects import Object, get_annotations, get_labels, get_path, to_target
 from fallow.protocols import ClusterReader, Right
 
 KEEP_READY = "shrink-headroom"

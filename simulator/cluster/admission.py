@@ -8,23 +8,25 @@ node labels of flavors, cohorts of cohorts.
 from collections.abc import Mapping
 from typing import Any
 
+from fallow.kube.objects import (
+    find_controller,
+    get_labels,
+    get_namespace,
+    get_path,
+    get_uid,
+    has_condition,
+    has_ended,
+    is_deleting,
+    name,
+)
 from simulator.cluster.objects import (
     Object,
     build_owner_references,
     find_condition,
-    find_controller,
     format_time,
     get_kind,
-    get_metadata_map,
-    get_namespace,
-    get_uid,
-    get_value,
-    has_condition,
-    has_ended,
     hash_template,
-    is_deleting,
     is_live,
-    name,
     parse_time,
     set_conditions,
 )
@@ -58,9 +60,7 @@ class Admission:
         if kind in RULES:
             self._rules = self._stirred = True
         elif (
-            kind in list_suspendable()
-            and find_controller(obj) is None
-            and QUEUE in get_metadata_map(obj, "labels")
+            kind in list_suspendable() and find_controller(obj) is None and QUEUE in get_labels(obj)
         ):
             self._dirty[kind, get_namespace(obj), name(obj)] = None
         elif kind == "Workload":
@@ -72,7 +72,7 @@ class Admission:
                 self._dirty[reference["kind"], get_namespace(obj), reference["name"]] = None
         elif kind == "Pod" and (deleted or has_ended(obj)) and self._quota_held:
             top = self._view.top(obj)
-            if QUEUE in get_metadata_map(top, "labels"):
+            if QUEUE in get_labels(top):
                 self._dirty[get_kind(top), get_namespace(top), name(top)] = None
 
     def queued_s(self, owner: Object) -> float | None:
@@ -105,11 +105,7 @@ class Admission:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             job = self._view.get(*key)
-            if (
-                job is not None
-                and key[0] in list_suspendable()
-                and QUEUE in get_metadata_map(job, "labels")
-            ):
+            if job is not None and key[0] in list_suspendable() and QUEUE in get_labels(job):
                 self._keep(job)
         if self._stirred:
             self._stirred = False
@@ -120,9 +116,9 @@ class Admission:
             local = self._view.get(
                 "LocalQueue",
                 get_namespace(workload),
-                get_value(workload, "spec", "queueName", default=""),
+                get_path(workload, "spec", "queueName", default=""),
             )
-            stop = get_value(local or {}, "spec", "stopPolicy", default="None")
+            stop = get_path(local or {}, "spec", "stopPolicy", default="None")
             if has_condition(workload, "Admitted") and (
                 get_uid(workload) in drained or stop == "HoldAndDrain"
             ):
@@ -132,7 +128,7 @@ class Admission:
         """Synchronise one job and its workload."""
         workload = next(iter(self._view.children(get_uid(job), "Workload")), None)
         ended = any(has_condition(job, word) for word in FINISHED_CONDITIONS) or (
-            get_value(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
+            get_path(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
         )
         if workload is None:
             if not ended and not is_deleting(job):
@@ -148,7 +144,7 @@ class Admission:
             if has_condition(workload, "Evicted"):
                 self._suspend(job, off=True)
                 self._leave(job, workload)
-            elif not get_value(workload, "spec", "active", default=True):
+            elif not get_path(workload, "spec", "active", default=True):
                 self._evict(workload, "Deactivated", "The workload is deactivated")
             else:
                 self._suspend(job, off=False)
@@ -176,7 +172,7 @@ class Admission:
             return
         self._release(get_uid(workload))
         why = find_condition(workload, "Evicted") or {"reason": "Pending", "message": ""}
-        active = get_value(workload, "spec", "active", default=True)
+        active = get_path(workload, "spec", "active", default=True)
         changes = [
             ("QuotaReserved", False, "Pending", why["message"]),
             ("Admitted", False, "NoReservation", "The workload has no reservation"),
@@ -236,7 +232,7 @@ class Admission:
 
     def _claim(self, workload: Object) -> QuotaClaim | None:
         local = self._view.get("LocalQueue", get_namespace(workload), workload["spec"]["queueName"])
-        if local is None or get_value(local, "spec", "stopPolicy", default="None") != "None":
+        if local is None or get_path(local, "spec", "stopPolicy", default="None") != "None":
             why = "is inactive" if local else "doesn't exist"
             queue = workload["spec"]["queueName"]
             self._refuse(workload, Refuse(f"LocalQueue {queue} {why}"))
@@ -272,7 +268,7 @@ class Admission:
 
 
 def _is_requesting_quota(workload: Object) -> bool:
-    active = get_value(workload, "spec", "active", default=True)
+    active = get_path(workload, "spec", "active", default=True)
     return bool(active) and not has_condition(workload, "Finished") and not is_deleting(workload)
 
 
@@ -293,7 +289,7 @@ def _build_workload(job: Object) -> Object:
             "ownerReferences": build_owner_references(job),
         },
         "spec": {
-            "queueName": get_metadata_map(job, "labels")[QUEUE],
+            "queueName": get_labels(job)[QUEUE],
             "priority": max(priorities, default=0),
             "active": True,
             "podSets": sets,

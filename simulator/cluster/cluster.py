@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fallow.errors import FallowError, UsageError
+from fallow.kube.objects import get_labels, get_namespace, get_uid, name
 from simulator.cluster.admission import Admission
 from simulator.cluster.controllers.autoscalers import GITOPS_DELAY_S, Autoscalers
 from simulator.cluster.controllers.loop import Loop
@@ -17,16 +18,7 @@ from simulator.cluster.failures import Failures
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.nodes import SimulatedNode, build_node_object
-from simulator.cluster.objects import (
-    Object,
-    get_kind,
-    get_metadata_map,
-    get_namespace,
-    get_uid,
-    is_live,
-    name,
-    parse_time,
-)
+from simulator.cluster.objects import Object, get_kind, is_live, parse_time
 from simulator.cluster.pod_requests import count_gpus
 from simulator.cluster.quota_status import QuotaStatus
 from simulator.cluster.scheduler.requests import POLICIES, Policy
@@ -241,9 +233,7 @@ class SimulatedCluster:
     def _remember(self, pod: Object) -> Holder:
         """Store the names of a pod and its topmost owner, and the end of its wait."""
         top = self._view.top(pod)
-        team = get_metadata_map(pod, "labels").get("team") or get_metadata_map(top, "labels").get(
-            "team", ""
-        )
+        team = get_labels(pod).get("team") or get_labels(top).get("team", "")
         first = pod["spec"]["containers"][0]["name"]
         holder = Holder(
             get_uid(pod), get_namespace(pod), name(pod), first, top["kind"], name(top), team

@@ -3,18 +3,11 @@
 from typing import Literal
 
 from fallow.errors import UsageError
+from fallow.kube.objects import get_path, get_uid, is_deleting, name
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.nodes import build_node_object
-from simulator.cluster.objects import (
-    Object,
-    get_uid,
-    get_value,
-    is_deleting,
-    is_live,
-    name,
-    set_conditions,
-)
+from simulator.cluster.objects import Object, is_live, set_conditions
 from simulator.cluster.pod_requests import taint
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
@@ -84,7 +77,7 @@ class Failures:
         shut = bool(spec.get("unschedulable"))
         ready = any(
             c["type"] == "Ready" and c["status"] == "True"
-            for c in get_value(node, "status", "conditions", default=())
+            for c in get_path(node, "status", "conditions", default=())
         )
         if ready and not shut and name(node) not in self._kubelet.away:
             fleet.reopen(name(node))
@@ -273,13 +266,13 @@ class Failures:
         self._kubelet.begin_again(pod, self._hardware.places(placement), placement.share)
 
     def _taint(self, node: Object, key: str, effect: str) -> None:
-        remaining = [t for t in get_value(node, "spec", "taints", default=()) if t["key"] != key]
+        remaining = [t for t in get_path(node, "spec", "taints", default=()) if t["key"] != key]
         self._writer.patch(
             node, {"spec": {"taints": [*remaining, {"key": key, "effect": effect}]}}, ""
         )
 
     def _untaint(self, node: Object, key: str) -> None:
-        remaining = [t for t in get_value(node, "spec", "taints", default=()) if t["key"] != key]
+        remaining = [t for t in get_path(node, "spec", "taints", default=()) if t["key"] != key]
         self._writer.patch(node, {"spec": {"taints": remaining or None}}, "")
 
 

@@ -4,19 +4,9 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from fallow.kube.objects import get_annotations, get_path, get_uid, has_ended, is_deleting
 from simulator.cluster.hardware import Hardware
-from simulator.cluster.objects import (
-    Object,
-    format_time,
-    get_metadata_map,
-    get_uid,
-    get_value,
-    has_ended,
-    is_deleting,
-    is_live,
-    parse_time,
-    set_conditions,
-)
+from simulator.cluster.objects import Object, format_time, is_live, parse_time, set_conditions
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
@@ -66,11 +56,11 @@ class Kubelet:
         node = pod["spec"].get("nodeName")
         if node and is_deleting(pod):
             self._end_later(pod)
-        elif node and get_value(pod, "status", "phase") == "Running":
+        elif node and get_path(pod, "status", "phase") == "Running":
             self._resize(pod)
         elif (
             node
-            and get_value(pod, "status", "phase") == "Pending"
+            and get_path(pod, "status", "phase") == "Pending"
             and get_uid(pod) not in self._starting
         ):
             self._starting.add(get_uid(pod))
@@ -86,7 +76,7 @@ class Kubelet:
         if not self.resizes or pod["spec"]["nodeName"] in self.away:
             return
         allocated = {c["name"]: _allocate_resources(c) for c in pod["spec"]["containers"]}
-        states = get_value(pod, "status", "containerStatuses", default=())
+        states = get_path(pod, "status", "containerStatuses", default=())
         if all((s.get("resources") or {}) == allocated.get(s["name"], {}) for s in states):
             return
         updated = [{**s, "resources": allocated.get(s["name"], {})} for s in states]
@@ -136,10 +126,10 @@ class Kubelet:
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
         began = parse_time(meta["deletionTimestamp"]) - grace
-        if get_value(pod, "status", "phase") == "Running":
+        if get_path(pod, "status", "phase") == "Running":
             key = ("killing", get_uid(pod))
             self._alarms.set(self._writer.now_s, key, lambda: self._killing(get_uid(pod)))
-            takes = min(grace, float(get_metadata_map(pod, "annotations").get(STOP, grace)))
+            takes = min(grace, float(get_annotations(pod).get(STOP, grace)))
         else:
             takes = 0.0
         at_s = max(began + takes, self._writer.now_s)
@@ -172,7 +162,7 @@ class Kubelet:
         """End a pod finally: Succeeded or Failed."""
         now = self._writer.now_s
         phase = "Succeeded" if ok else "Failed"
-        began = get_value(pod, "status", "startTime", default=format_time(now))
+        began = get_path(pod, "status", "startTime", default=format_time(now))
         ended = {
             "startedAt": began,
             "finishedAt": format_time(now),
@@ -201,7 +191,7 @@ class Kubelet:
     def _restart(self, pod: Object, *, ok: bool, reason: str) -> None:
         times, now = _count_restarts(pod) + 1, self._writer.now_s
         ended = {
-            "startedAt": get_value(pod, "status", "startTime", default=format_time(now)),
+            "startedAt": get_path(pod, "status", "startTime", default=format_time(now)),
             "finishedAt": format_time(now),
             "exitCode": 0 if ok else OOM_EXIT if reason == OOM_KILLED else 1,
             "reason": "Completed" if ok else (reason or "Error"),
@@ -225,7 +215,7 @@ class Kubelet:
         now = self._writer.now_s
         before = {
             s["name"]: s.get("lastState")
-            for s in get_value(pod, "status", "containerStatuses", default=())
+            for s in get_path(pod, "status", "containerStatuses", default=())
         }
         why = "" if up else "ContainersNotReady"
         self._writer.status(
@@ -247,7 +237,7 @@ class Kubelet:
         now = self._writer.now_s
         if devices:
             self._hardware.begin(get_uid(pod), self._holder(pod), devices, share, now)
-        if get_value(pod, "status", "phase") == "Running":
+        if get_path(pod, "status", "phase") == "Running":
             self._tell(
                 pod, {"running": {"startedAt": format_time(now)}}, _count_restarts(pod) + 1, up=True
             )
@@ -257,7 +247,7 @@ class Kubelet:
 
 
 def _count_restarts(pod: Object) -> int:
-    statuses = get_value(pod, "status", "containerStatuses", default=())
+    statuses = get_path(pod, "status", "containerStatuses", default=())
     return max((int(c.get("restartCount", 0)) for c in statuses), default=0)
 
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from fallow.kube.objects import get_path, get_uid, has_ended, name
+
 Object = dict[str, Any]
 
 SHARED_KINDS = {
@@ -18,8 +20,6 @@ SHARED_KINDS = {
     "nos.nebuly.com",
 }
 """Groups whose kinds have names that other groups have too."""
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @cache
@@ -43,47 +43,11 @@ def get_kind(obj: Mapping[str, Any]) -> str:
     return f"{kind}.{group}" if group in SHARED_KINDS else kind
 
 
-def get_uid(obj: Mapping[str, Any]) -> str:
-    """Return an object's uid."""
-    return str(obj["metadata"]["uid"])
-
-
-def name(obj: Mapping[str, Any]) -> str:
-    """Return an object's name."""
-    return str(obj["metadata"]["name"])
-
-
-def get_namespace(obj: Mapping[str, Any]) -> str:
-    """Return an object's namespace; empty for the cluster's own."""
-    return str(obj["metadata"].get("namespace", ""))
-
-
-def get_metadata_map(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
-    """Return labels or annotations."""
-    return obj["metadata"].get(which) or {}
-
-
-def get_value(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
-    """Return the value at a path of keys, or the default where a key is absent or null."""
-    value: Any = obj
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-        if value is None:
-            return default
-    return value
-
-
 def build_nested_patch(value: Any, *path: str) -> Object:
     """Return the merge patch that sets a value at a path of keys."""
     for key in reversed(path):
         value = {key: value}
     return value if isinstance(value, dict) else {}
-
-
-def find_controller(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the reference to the one owner that controls an object."""
-    references = obj["metadata"].get("ownerReferences") or ()
-    return next((r for r in references if r.get("controller")), None)
 
 
 def build_owner_references(owner: Mapping[str, Any]) -> list[Object]:
@@ -108,16 +72,6 @@ def hash_template(template: Any) -> str:
     return "".join(letters[byte % len(letters)] for byte in digest)
 
 
-def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object is being deleted."""
-    return "deletionTimestamp" in obj["metadata"]
-
-
-def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod's containers have exited finally."""
-    return "status" in pod and pod["status"].get("phase") in _ENDED
-
-
 def is_live(pod: Mapping[str, Any]) -> bool:
     """Return whether a pod runs or may still run."""
     return not has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
@@ -131,15 +85,9 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
-    """Return whether a condition of that type is True."""
-    match = find_condition(obj, kind)
-    return match is not None and match["status"] == "True"
-
-
 def find_condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return a condition by its type."""
-    conditions = get_value(obj, "status", "conditions", default=())
+    conditions = get_path(obj, "status", "conditions", default=())
     return next((c for c in conditions if c["type"] == kind), None)
 
 
@@ -150,7 +98,7 @@ def set_conditions(
 
     The transition time changes only when the status changes.
     """
-    by_type = {c["type"]: dict(c) for c in get_value(obj, "status", "conditions", default=())}
+    by_type = {c["type"]: dict(c) for c in get_path(obj, "status", "conditions", default=())}
     for kind, true, reason, message in changes:
         before = by_type.get(kind, {})
         status = "True" if true else "False"

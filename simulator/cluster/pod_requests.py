@@ -6,17 +6,10 @@ from fractions import Fraction
 from typing import Any
 
 from fallow.gpu_models import find_gpu_model
+from fallow.kube.objects import get_annotations, get_labels, get_namespace, get_path, get_uid, name
 from fallow.kube.pod_requests import sum_pod_amounts
 from fallow.kube.quantities import require_quantity
-from simulator.cluster.objects import (
-    Object,
-    get_metadata_map,
-    get_namespace,
-    get_uid,
-    get_value,
-    name,
-    parse_time,
-)
+from simulator.cluster.objects import Object, parse_time
 from simulator.cluster.scheduler.requests import WHOLE, NodeTaint, PodRequest, PodToleration
 
 MIB = 2**20
@@ -39,7 +32,7 @@ def request(pod: Object) -> PodRequest:
             count, profile = int(number), resource.removeprefix(MIG)
     share = int(requested.get(HAMI_CORES, 100) * 10)
     memory = int(requested.get(HAMI_MEMORY, 0))
-    notes = get_metadata_map(pod, "annotations")
+    notes = get_annotations(pod)
     if KAI_FRACTION in notes or KAI_MEMORY in notes:
         count = int(notes.get(KAI_DEVICES, "1"))
         share = round(float(notes.get(KAI_FRACTION, "0")) * WHOLE) or 1
@@ -67,7 +60,7 @@ def request(pod: Object) -> PodRequest:
 
 def get_gang(pod: Object) -> str:
     """Return the pod group that a pod belongs to, `namespace/name`; empty for none."""
-    labels, notes = get_metadata_map(pod, "labels"), get_metadata_map(pod, "annotations")
+    labels, notes = get_labels(pod), get_annotations(pod)
     name = next((labels[k] for k in GANG_LABELS if k in labels), None)
     name = name or next((notes[k] for k in GANG_NOTES if k in notes), None)
     return f"{get_namespace(pod)}/{name}" if name else ""
@@ -95,7 +88,7 @@ def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...
     """
     labels = dict(spec.get("nodeSelector") or {})
     models: tuple[str, ...] = ()
-    required = get_value(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    required = get_path(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms: list[Mapping[str, Any]] = required or [{}]
     for expression in terms[0].get("matchExpressions") or ():
         values: list[str] = expression.get("values") or []
@@ -111,7 +104,7 @@ def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...
 
 def _list_excluded(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return labels that a pod's node must not have: `NotIn` of the affinity's first term."""
-    required = get_value(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    required = get_path(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms: list[Mapping[str, Any]] = required or [{}]
     return tuple(
         sorted(

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from fallow.kube.objects import get_path
 from fallow.resources import read_table
-from simulator.cluster.objects import Object, build_nested_patch, get_value
+from simulator.cluster.objects import Object, build_nested_patch
 
 
 class PodSet(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ def list_suspendable() -> tuple[str, ...]:
 
 def is_suspended(obj: Object) -> bool:
     """Return whether an object is suspended."""
-    return bool(get_value(obj, "spec", *_read_rows()[obj["kind"]]["path"].split(".")))
+    return bool(get_path(obj, "spec", *_read_rows()[obj["kind"]]["path"].split(".")))
 
 
 def suspend_patch(obj: Object, *, off: bool) -> Object:
@@ -74,7 +75,7 @@ def _walk(
 
 def _count_inner(holder: dict[str, Any]) -> int:
     """Return how many pods each job of a JobSet runs at once."""
-    return int(get_value(holder, "template", "spec", "parallelism", default=1))
+    return int(get_path(holder, "template", "spec", "parallelism", default=1))
 
 
 def _get_spec(template: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from fallow.kube.objects import get_uid, is_deleting
 from simulator.cluster.hardware import Hardware
-from simulator.cluster.objects import Object, get_uid, is_deleting
+from simulator.cluster.objects import Object
 from simulator.cluster.scheduler.fleet import is_whole
 from simulator.cluster.scheduler.order import get_priority
 from simulator.cluster.scheduler.preempting import choose_victims

@@ -7,16 +7,9 @@ counts its namespace's pods that have a node. Both from the API's objects, as th
 from collections import Counter
 from fractions import Fraction
 
+from fallow.kube.objects import get_namespace, get_path, get_uid, has_condition, name
 from fallow.kube.quantities import require_quantity
-from simulator.cluster.objects import (
-    Object,
-    get_namespace,
-    get_uid,
-    get_value,
-    has_condition,
-    is_live,
-    name,
-)
+from simulator.cluster.objects import Object, is_live
 from simulator.cluster.pod_requests import sum_uses
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
@@ -75,7 +68,7 @@ class QuotaStatus:
             self._workloads[before].pop(get_uid(workload), None)
             self._queues[before] = None
         local = self._view.get("LocalQueue", get_namespace(workload), workload["spec"]["queueName"])
-        queue = get_value(workload, "status", "admission", "clusterQueue") or get_value(
+        queue = get_path(workload, "status", "admission", "clusterQueue") or get_path(
             local or {}, "spec", "clusterQueue", default=""
         )
         if queue and not deleted and not has_condition(workload, "Finished"):
@@ -87,9 +80,9 @@ class QuotaStatus:
         usage: UsedByFlavor = Counter()
         reserving = admitted = waiting = 0
         for workload in self._workloads.get(name(queue), {}).values():
-            admission = get_value(workload, "status", "admission")
+            admission = get_path(workload, "status", "admission")
             if admission is None:
-                waiting += bool(get_value(workload, "spec", "active", default=True))
+                waiting += bool(get_path(workload, "spec", "active", default=True))
                 continue
             reserving += 1
             admitted += has_condition(workload, "Admitted")
@@ -125,7 +118,7 @@ def _sum_usage(workload: Object, admission: Object) -> UsedByFlavor:
 
 def _list_flavors(queue: Object, usage: UsedByFlavor) -> list[Object]:
     flavors = []
-    for group in get_value(queue, "spec", "resourceGroups", default=()):
+    for group in get_path(queue, "spec", "resourceGroups", default=()):
         for flavor in group["flavors"]:
             resources = []
             for quota in flavor["resources"]:

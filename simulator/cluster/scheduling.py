@@ -3,18 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from fallow.kube.objects import get_namespace, get_path, get_uid, has_ended, is_deleting, name
 from simulator.cluster.hardware import Hardware
-from simulator.cluster.objects import (
-    Object,
-    get_namespace,
-    get_uid,
-    get_value,
-    has_ended,
-    is_deleting,
-    is_live,
-    name,
-    set_conditions,
-)
+from simulator.cluster.objects import Object, is_live, set_conditions
 from simulator.cluster.pending_queue import PendingQueue
 from simulator.cluster.pod_requests import count_units, request
 from simulator.cluster.preemption import Preemption, build_shape
@@ -94,7 +85,7 @@ class Scheduling:
         for kind in GROUPS:
             for group in self._view.of(kind):
                 key = f"{get_namespace(group)}/{name(group)}"
-                min_members[key] = int(get_value(group, "spec", "minMember", default=0))
+                min_members[key] = int(get_path(group, "spec", "minMember", default=0))
         failed: set[int] = set()
         self._full.clear()
         self._judged.clear()
@@ -253,7 +244,7 @@ class Scheduling:
         self._quotas = False
 
         def amounts(obj: Object, field: str) -> dict[str, int]:
-            values: dict[str, Any] = get_value(obj, "spec", field, default={})
+            values: dict[str, Any] = get_path(obj, "spec", field, default={})
             return {k: count_units(k, v) for k, v in values.items()}
 
         elastic_quotas = self._view.of(ELASTIC)

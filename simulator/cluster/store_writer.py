@@ -7,15 +7,8 @@ something in its namespace makes room.
 from collections import defaultdict, deque
 from typing import Any, Literal
 
-from simulator.cluster.objects import (
-    Object,
-    format_time,
-    get_kind,
-    get_namespace,
-    get_uid,
-    get_value,
-    name,
-)
+from fallow.kube.objects import get_namespace, get_path, get_uid, name
+from simulator.cluster.objects import Object, format_time, get_kind
 from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
 
@@ -180,4 +173,4 @@ def is_covered(expected: Any, actual: Any) -> bool:
 
 def get_replicas(obj: Object) -> int:
     """Return how many replicas an object requests; 1 without a number."""
-    return int(get_value(obj, "spec", "replicas", default=1))
+    return int(get_path(obj, "spec", "replicas", default=1))

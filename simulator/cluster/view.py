@@ -6,15 +6,8 @@ It has the objects of the last `refresh`; they are the store's own and are never
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from simulator.cluster.objects import (
-    Object,
-    find_controller,
-    get_kind,
-    get_namespace,
-    get_uid,
-    is_live,
-    name,
-)
+from fallow.kube.objects import find_controller, get_namespace, get_uid, name
+from simulator.cluster.objects import Object, get_kind, is_live
 from simulator.kube.history import StoreChange
 from simulator.kube.store import ObjectStore
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fallow.kube.objects import get_path
 from simulator.kube.kinds import ApiKind
 from simulator.kube.selectors import format_selector
 from simulator.kube.status import InvalidField, StatusError, build_invalid, build_no_such_path
@@ -18,13 +19,13 @@ def scale_of(kind: ApiKind, item: Object) -> Object:
     """
     if kind.scale is None:
         raise build_no_such_path()
-    replicas = _get_value(item, kind.scale.spec)
+    replicas = get_path(item, *kind.scale.spec)
     if replicas is None:
         path = "." + ".".join(kind.scale.spec)
         message = f'Internal error occurred: the spec replicas field "{path}" does not exist'
         raise StatusError(500, "InternalError", message, {"causes": [{"message": message}]})
-    selector = _get_value(item, kind.scale.selector) if kind.scale.selector else None
-    status: Object = {"replicas": _get_value(item, kind.scale.status) or 0}
+    selector = get_path(item, *kind.scale.selector) if kind.scale.selector else None
+    status: Object = {"replicas": get_path(item, *kind.scale.status) or 0}
     if text := format_selector(selector) if isinstance(selector, Mapping) else selector:
         status["selector"] = text
     words = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -54,12 +55,6 @@ def apply_scale(kind: ApiKind, old: Object, wanted: Object) -> Object:
         raise build_invalid("autoscaling", "Scale", name, [wrong])
     out: Object = _set_value(old, kind.scale.spec, replicas)
     return out
-
-
-def _get_value(item: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        item = item.get(part) if isinstance(item, Mapping) else None
-    return item
 
 
 def _set_value(item: Any, path: Sequence[str], value: Any) -> Any:

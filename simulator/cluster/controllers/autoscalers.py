@@ -7,15 +7,8 @@ from typing import Any
 
 import msgspec
 
-from simulator.cluster.objects import (
-    Object,
-    get_kind,
-    get_metadata_map,
-    get_namespace,
-    get_value,
-    name,
-    set_conditions,
-)
+from fallow.kube.objects import get_annotations, get_namespace, get_path, name
+from simulator.cluster.objects import Object, get_kind, set_conditions
 from simulator.cluster.store_writer import StoreWriter, get_replicas, is_covered
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import Key, View
@@ -103,7 +96,7 @@ class Autoscalers:
             self._writer.status(scaler, {"conditions": set_conditions(scaler, now, condition)}, "")
             return
         spec = scaler["spec"]
-        desired = int(get_metadata_map(scaler, "annotations").get(DESIRED, current))
+        desired = int(get_annotations(scaler).get(DESIRED, current))
         wanted = min(max(desired, int(spec.get("minReplicas", 1))), int(spec["maxReplicas"]))
         self._scale(target, wanted, "kube-controller-manager")
         condition = ("ScalingActive", True, "ValidMetricFound", "")
@@ -116,7 +109,7 @@ class Autoscalers:
         target = None if scaler is None else self._view.get(*_find_target(scaler))
         if scaler is None or target is None:
             return
-        notes, spec = get_metadata_map(scaler, "annotations"), scaler["spec"]
+        notes, spec = get_annotations(scaler), scaler["spec"]
         if PAUSED_AT in notes:
             self._scale(target, int(notes[PAUSED_AT]), "keda")
             return
@@ -135,5 +128,5 @@ class Autoscalers:
 
 
 def _find_target(scaler: Object) -> Key:
-    reference = get_value(scaler, "spec", "scaleTargetRef", default={})
+    reference = get_path(scaler, "spec", "scaleTargetRef", default={})
     return (reference.get("kind", "Deployment"), get_namespace(scaler), reference.get("name", ""))

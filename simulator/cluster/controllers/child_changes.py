@@ -5,15 +5,8 @@ from typing import Any
 
 import msgspec
 
-from simulator.cluster.objects import (
-    Object,
-    build_owner_references,
-    get_kind,
-    get_metadata_map,
-    get_namespace,
-    is_deleting,
-    name,
-)
+from fallow.kube.objects import get_labels, get_namespace, is_deleting, name
+from simulator.cluster.objects import Object, build_owner_references, get_kind
 from simulator.cluster.store_writer import is_covered
 from simulator.cluster.view import View
 
@@ -64,7 +57,7 @@ def build_pod(
     body = {**(template.get("spec") or {}), **spec}
     if _is_requesting_gpu(body):
         body["tolerations"] = [*(body.get("tolerations") or ()), GPU_TOLERATION]
-    inherited = {k: v for k, v in get_metadata_map(owner, "labels").items() if k in TEAM_LABELS}
+    inherited = {k: v for k, v in get_labels(owner).items() if k in TEAM_LABELS}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -90,7 +83,7 @@ def _is_requesting_gpu(spec: Any) -> bool:
 
 def build_child(owner: Object, api_version: str, kind: str, called_so: str, spec: Object) -> Object:
     """Return an object that the owner controls, with the owner's inherited labels."""
-    inherited = {k: v for k, v in get_metadata_map(owner, "labels").items() if k == "team"}
+    inherited = {k: v for k, v in get_labels(owner).items() if k == "team"}
     return {
         "apiVersion": api_version,
         "kind": kind,

@@ -1,6 +1,7 @@
 """Simulate garbage collection: delete the children of deleted objects, and empty namespaces."""
 
-from simulator.cluster.objects import Object, get_uid, is_deleting, name
+from fallow.kube.objects import get_uid, is_deleting, name
+from simulator.cluster.objects import Object
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
 

@@ -3,18 +3,9 @@
 from fractions import Fraction
 from math import ceil, floor
 
+from fallow.kube.objects import get_labels, get_path, get_uid, is_deleting, name
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_child
-from simulator.cluster.objects import (
-    Object,
-    get_metadata_map,
-    get_uid,
-    get_value,
-    hash_template,
-    is_deleting,
-    name,
-    set_conditions,
-    sort_by_age,
-)
+from simulator.cluster.objects import Object, hash_template, set_conditions, sort_by_age
 from simulator.cluster.store_writer import get_replicas
 
 HASH = "pod-template-hash"
@@ -27,9 +18,9 @@ def reconcile_deployment(obj: Object, sight: ControllerView) -> ChildChanges:
         return plan
     replicas_wanted, mark = get_replicas(obj), hash_template(obj["spec"].get("template"))
     sets = sort_by_age(sight.view.children(get_uid(obj), "ReplicaSet"))
-    new = next((s for s in sets if get_metadata_map(s, "labels").get(HASH) == mark), None)
+    new = next((s for s in sets if get_labels(s).get(HASH) == mark), None)
     old = [s for s in sets if s is not new and (get_replicas(s) or _count(s, "replicas"))]
-    if not old or get_value(obj, "spec", "strategy", "type") == "Recreate":
+    if not old or get_path(obj, "spec", "strategy", "type") == "Recreate":
         has_pods = any(_count(s, "replicas") for s in old)
         target, keep = (0 if has_pods else replicas_wanted), 0
     else:
@@ -51,7 +42,7 @@ def reconcile_deployment(obj: Object, sight: ControllerView) -> ChildChanges:
 
 
 def _compute_bounds(obj: Object, replicas_wanted: int) -> tuple[int, int]:
-    rolling = get_value(obj, "spec", "strategy", "rollingUpdate", default={})
+    rolling = get_path(obj, "spec", "strategy", "rollingUpdate", default={})
     surge = compute_share(rolling.get("maxSurge", "25%"), replicas_wanted, up=True)
     missing = compute_share(rolling.get("maxUnavailable", "25%"), replicas_wanted, up=False)
     return surge, missing if surge or missing else 1
@@ -66,7 +57,7 @@ def compute_share(value: int | str, total: int, *, up: bool) -> int:
 
 
 def _count(obj: Object, field: str) -> int:
-    return int(get_value(obj, "status", field, default=0))
+    return int(get_path(obj, "status", field, default=0))
 
 
 def _build_replica_set(obj: Object, mark: str, count: int) -> Object:
@@ -95,7 +86,7 @@ def _report(
     failing = [
         c
         for s in sets
-        for c in get_value(s, "status", "conditions", default=())
+        for c in get_path(s, "status", "conditions", default=())
         if c["type"] == "ReplicaFailure"
     ]
     _, missing = _compute_bounds(obj, replicas_wanted)
@@ -108,7 +99,7 @@ def _report(
     projected = {**obj, "status": {**(obj.get("status") or {})}}
     projected["status"]["conditions"] = [
         c
-        for c in get_value(obj, "status", "conditions", default=())
+        for c in get_path(obj, "status", "conditions", default=())
         if c["type"] != "ReplicaFailure"
     ]
     plan.status = {

@@ -2,21 +2,14 @@
 
 from typing import Any
 
+from fallow.kube.objects import get_path, get_uid, is_deleting, name
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
     build_child,
     keep,
 )
-from simulator.cluster.objects import (
-    Object,
-    get_uid,
-    get_value,
-    is_deleting,
-    is_live,
-    is_ready,
-    name,
-)
+from simulator.cluster.objects import Object, is_live, is_ready
 
 NAME, GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
 
@@ -46,7 +39,7 @@ def reconcile_leader_worker_set(obj: Object, sight: ControllerView) -> ChildChan
 
 def _complete(leader: Object, sight: ControllerView, size: int) -> bool:
     sets = sight.view.children(get_uid(leader), "StatefulSet")
-    return sum(int(get_value(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
+    return sum(int(get_path(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
 
 
 def _set(

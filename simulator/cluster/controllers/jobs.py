@@ -1,5 +1,6 @@
 """Simulate Job: pods that run to completion; and JobSet and TrainJob, which consist of Jobs."""
 
+from fallow.kube.objects import get_path, get_uid, has_condition, has_ended, is_deleting, name
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
@@ -11,14 +12,8 @@ from simulator.cluster.objects import (
     Object,
     find_condition,
     format_time,
-    get_uid,
-    get_value,
-    has_condition,
-    has_ended,
-    is_deleting,
     is_live,
     is_ready,
-    name,
     parse_time,
     set_conditions,
     sort_by_age,
@@ -106,20 +101,20 @@ def _start(obj: Object, now_s: float) -> Object:
     if suspended:
         condition = ("Suspended", False, "JobResumed", "Job resumed")
         status["conditions"] = set_conditions(obj, now_s, condition)
-    if suspended or not get_value(obj, "status", "startTime"):
+    if suspended or not get_path(obj, "status", "startTime"):
         status["startTime"] = format_time(now_s)
     return status
 
 
 def _count_pods(obj: Object, pods: list[Object], phase: str) -> int:
     """Return how many pods ended in this way, deleted ones included."""
-    now = sum(bool(get_value(p, "status", "phase") == phase) for p in pods)
-    return max(now, int(get_value(obj, "status", phase.lower(), default=0)))
+    now = sum(bool(get_path(p, "status", "phase") == phase) for p in pods)
+    return max(now, int(get_path(obj, "status", phase.lower(), default=0)))
 
 
 def _is_late(plan: ChildChanges, obj: Object, sight: ControllerView) -> bool:
     limit = obj["spec"].get("activeDeadlineSeconds")
-    began = get_value(obj, "status", "startTime")
+    began = get_path(obj, "status", "startTime")
     if limit is None or began is None or obj["spec"].get("suspend"):
         return False
     plan.at_s = parse_time(began) + limit
@@ -161,7 +156,7 @@ def _fill(
     used_indexes = {
         int(p["metadata"]["annotations"][INDEX])
         for p in pods
-        if indexed and get_value(p, "status", "phase") != "Failed"
+        if indexed and get_path(p, "status", "phase") != "Failed"
     }
     free = iter(i for i in range((completions or 0) + len(pods) + 1) if i not in used_indexes)
     for _ in range(room - len(active) - leaving):
@@ -196,7 +191,7 @@ def reconcile_job_set(obj: Object, sight: ControllerView) -> ChildChanges:
                 "jobset.sigs.k8s.io/replicatedjob-name": group["name"],
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
-            inner = get_value(group, "template", "spec", default={})
+            inner = get_path(group, "template", "spec", default={})
             new_job = build_child(
                 obj, "batch/v1", "Job", child_name, _add_labels(inner, labels, suspend=stopped)
             )

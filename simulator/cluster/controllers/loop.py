@@ -2,6 +2,14 @@
 
 from collections.abc import Mapping
 
+from fallow.kube.objects import (
+    find_controller,
+    get_namespace,
+    get_uid,
+    has_ended,
+    is_deleting,
+    name,
+)
 from simulator.cluster.controllers import collector, quota_guards, single_replica
 from simulator.cluster.controllers.child_changes import Controller, ControllerView
 from simulator.cluster.controllers.deployments import reconcile_deployment
@@ -12,16 +20,7 @@ from simulator.cluster.controllers.replicas import reconcile_replica_set, reconc
 from simulator.cluster.controllers.training import read_kinds, reconcile_training_job
 from simulator.cluster.controllers.volcano import JOB as VOLCANO_JOB
 from simulator.cluster.controllers.volcano import reconcile_volcano_job
-from simulator.cluster.objects import (
-    Object,
-    find_controller,
-    get_kind,
-    get_namespace,
-    get_uid,
-    has_ended,
-    is_deleting,
-    name,
-)
+from simulator.cluster.objects import Object, get_kind
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import Key, View

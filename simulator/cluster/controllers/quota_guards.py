@@ -1,20 +1,17 @@
 """Simulate disruption budgets and quotas: keep their status up to date."""
 
-from fallow.selectors import match_selector, read_selector
-from simulator.cluster.controllers.deployments import compute_share
-from simulator.cluster.objects import (
-    Object,
+from fallow.kube.objects import (
     find_controller,
-    get_kind,
-    get_metadata_map,
+    get_labels,
     get_namespace,
-    get_value,
+    get_path,
     has_ended,
     is_deleting,
-    is_ready,
     name,
-    parse_time,
 )
+from fallow.selectors import match_selector, read_selector
+from simulator.cluster.controllers.deployments import compute_share
+from simulator.cluster.objects import Object, get_kind, is_ready, parse_time
 from simulator.cluster.store_writer import StoreWriter, get_replicas
 from simulator.cluster.view import View
 from simulator.kube import quota
@@ -29,10 +26,10 @@ def reconcile_budget(obj: Object, view: View, writer: StoreWriter) -> float | No
     pods = [
         p
         for p in view.of("Pod", get_namespace(obj))
-        if not has_ended(p) and match_selector(selector, get_metadata_map(p, "labels"))
+        if not has_ended(p) and match_selector(selector, get_labels(p))
     ]
     by_name = {name(p): p for p in pods}
-    marked: dict[str, str] = get_value(obj, "status", "disruptedPods", default={})
+    marked: dict[str, str] = get_path(obj, "status", "disruptedPods", default={})
     still = {
         n: at
         for n, at in marked.items()
@@ -85,7 +82,7 @@ def _scale(pods: list[Object], view: View) -> int:
 def reconcile_resource_quota(obj: Object, view: View, writer: StoreWriter) -> None:
     """Write a ResourceQuota's limits, and what its namespace uses of them."""
     kinds = []
-    for key in get_value(obj, "spec", "hard", default={}):
+    for key in get_path(obj, "spec", "hard", default={}):
         plural = key.removeprefix("count/").partition(".")[0]
         kinds += [
             k

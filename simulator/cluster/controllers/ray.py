@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from fallow.kube.objects import get_labels, get_path, get_uid, has_ended, is_deleting, name
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
@@ -9,19 +10,7 @@ from simulator.cluster.controllers.child_changes import (
     build_pod,
     keep,
 )
-from simulator.cluster.objects import (
-    Object,
-    get_metadata_map,
-    get_uid,
-    get_value,
-    has_ended,
-    hash_template,
-    is_deleting,
-    is_live,
-    is_ready,
-    name,
-    sort_by_age,
-)
+from simulator.cluster.objects import Object, hash_template, is_live, is_ready, sort_by_age
 
 GROUP, NODE_TYPE, CLUSTER = "ray.io/group", "ray.io/node-type", "ray.io/cluster"
 
@@ -39,7 +28,7 @@ def reconcile_ray_cluster(obj: Object, sight: ControllerView) -> ChildChanges:
     ]
     groups = _list_groups(obj)
     _keep_replicas(plan, obj, pods, groups)
-    workers = [p for p in pods if get_metadata_map(p, "labels").get(NODE_TYPE) == "worker"]
+    workers = [p for p in pods if get_labels(p).get(NODE_TYPE) == "worker"]
     is_ready_whole = bool(pods) and all(map(is_ready, pods)) and not plan.make
     plan.status = {
         "state": _name_state(obj, all_pods, ready=is_ready_whole),
@@ -72,7 +61,7 @@ def _keep_replicas(
     plan: ChildChanges, obj: Object, pods: list[Object], groups: list[_Group]
 ) -> None:
     """Create and delete pods until each group has its replicas; pods of no group are deleted."""
-    group_of = {get_uid(p): get_metadata_map(p, "labels").get(GROUP) for p in pods}
+    group_of = {get_uid(p): get_labels(p).get(GROUP) for p in pods}
     for group in groups:
         have = sort_by_age(p for p in pods if group_of[get_uid(p)] == group.name)
         wanted = 0 if obj["spec"].get("suspend") else group.replicas
@@ -109,7 +98,7 @@ def reconcile_ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
         return plan
     have = sight.view.children(get_uid(obj), "RayCluster")
     pods = [p for c in have for p in sight.view.children(get_uid(c), "Pod")]
-    heads = [p for p in pods if get_metadata_map(p, "labels").get(NODE_TYPE) == "head"]
+    heads = [p for p in pods if get_labels(p).get(NODE_TYPE) == "head"]
     result = _find_job_result(obj, heads)
     if result:
         if obj["spec"].get("shutdownAfterJobFinishes"):
@@ -128,10 +117,10 @@ def reconcile_ray_job(obj: Object, sight: ControllerView) -> ChildChanges:
 
 def _find_job_result(obj: Object, heads: list[Object]) -> str:
     """Return SUCCEEDED or FAILED of a job that has ended, else nothing."""
-    before = str(get_value(obj, "status", "jobStatus", default=""))
+    before = str(get_path(obj, "status", "jobStatus", default=""))
     if before in {"SUCCEEDED", "FAILED"}:
         return before
-    phases = {get_value(p, "status", "phase") for p in heads}
+    phases = {get_path(p, "status", "phase") for p in heads}
     if "Succeeded" in phases:
         return "SUCCEEDED"
     return "FAILED" if "Failed" in phases else ""
@@ -139,7 +128,7 @@ def _find_job_result(obj: Object, heads: list[Object]) -> str:
 
 def _keep_cluster(plan: ChildChanges, obj: Object, have: list[Object], *, running: bool) -> None:
     # A resumed job gets a new cluster: its name counts how often this happened.
-    count = int(get_value(obj, "status", "started", default=0)) + (0 if have else 1)
+    count = int(get_path(obj, "status", "started", default=0)) + (0 if have else 1)
     cluster_name = f"{name(obj)}-{hash_template([get_uid(obj), count])[:5]}"
     spec = obj["spec"].get("rayClusterSpec") or {}
     new_cluster = build_child(obj, "ray.io/v1", "RayCluster", cluster_name, spec)

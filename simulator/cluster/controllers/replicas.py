@@ -2,19 +2,22 @@
 
 from typing import Any
 
+from fallow.kube.objects import (
+    get_annotations,
+    get_labels,
+    get_namespace,
+    get_path,
+    get_uid,
+    has_ended,
+    is_deleting,
+    name,
+)
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
 from simulator.cluster.objects import (
     Object,
-    get_metadata_map,
-    get_namespace,
-    get_uid,
-    get_value,
-    has_ended,
     hash_template,
-    is_deleting,
     is_live,
     is_ready,
-    name,
     set_conditions,
     sort_by_age,
 )
@@ -53,7 +56,7 @@ def reconcile_replica_set(obj: Object, sight: ControllerView) -> ChildChanges:
 
 def _rank_pod(pod: Object) -> tuple[bool, bool, float]:
     """Return what makes a pod more expensive to delete: a node, readiness, its annotated cost."""
-    cost = float(get_metadata_map(pod, "annotations").get(COST, "0"))
+    cost = float(get_annotations(pod).get(COST, "0"))
     return (bool(pod["spec"].get("nodeName")), is_ready(pod), cost)
 
 
@@ -62,7 +65,7 @@ def _report_failure(obj: Object, sight: ControllerView, *, short: bool) -> list[
     if why is None:
         return [
             c
-            for c in get_value(obj, "status", "conditions", default=())
+            for c in get_path(obj, "status", "conditions", default=())
             if c["type"] != "ReplicaFailure"
         ]
     return set_conditions(obj, sight.now_s, ("ReplicaFailure", True, "FailedCreate", why))
@@ -97,7 +100,7 @@ def reconcile_stateful_set(obj: Object, sight: ControllerView) -> ChildChanges:
         _roll(plan, spec, pods, revision)
     _forget_claims(plan, obj, sight, wanted)
     within = [p for o, p in pods.items() if o < wanted and is_live(p)]
-    updated = sum(get_metadata_map(p, "labels").get(REVISION) == revision for p in within)
+    updated = sum(get_labels(p).get(REVISION) == revision for p in within)
     plan.status = {
         "replicas": len(pods),
         "readyReplicas": sum(map(is_ready, within)),
@@ -125,7 +128,7 @@ def _build_member(obj: Object, ordinal: int, revision: str) -> Object:
     more: dict[str, Any] = {}
     claims = obj["spec"].get("volumeClaimTemplates") or ()
     if claims:
-        own = get_value(obj, "spec", "template", "spec", "volumes", default=[])
+        own = get_path(obj, "spec", "template", "spec", "volumes", default=[])
         more["volumes"] = [
             *own,
             *(
@@ -148,11 +151,11 @@ def _shrink(plan: ChildChanges, pods: dict[int, Object], wanted: int, *, paralle
 
 def _roll(plan: ChildChanges, spec: Object, pods: dict[int, Object], revision: str) -> None:
     """Replace one pod of an older template, the last first."""
-    if get_value(spec, "updateStrategy", "type") == "OnDelete":
+    if get_path(spec, "updateStrategy", "type") == "OnDelete":
         return
-    first = get_value(spec, "updateStrategy", "rollingUpdate", "partition", default=0)
+    first = get_path(spec, "updateStrategy", "rollingUpdate", "partition", default=0)
     for ordinal in sorted(pods, reverse=True):
-        if ordinal >= first and get_metadata_map(pods[ordinal], "labels").get(REVISION) != revision:
+        if ordinal >= first and get_labels(pods[ordinal]).get(REVISION) != revision:
             plan.drop.append(pods[ordinal])
             return
 

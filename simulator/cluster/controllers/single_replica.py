@@ -1,20 +1,13 @@
 """Simulate kinds that wrap one other object: Notebook, Workspace, InferenceService."""
 
+from fallow.kube.objects import get_annotations, get_path, get_uid, is_deleting, name
 from simulator.cluster.controllers.child_changes import (
     ChildChanges,
     ControllerView,
     build_child,
     keep,
 )
-from simulator.cluster.objects import (
-    Object,
-    get_metadata_map,
-    get_uid,
-    get_value,
-    is_deleting,
-    name,
-    set_conditions,
-)
+from simulator.cluster.objects import Object, set_conditions
 
 STOPPED = "kubeflow-resource-stopped"
 KSERVE_STOP = "serving.kserve.io/stop"
@@ -30,9 +23,9 @@ def reconcile_notebook(obj: Object, sight: ControllerView) -> ChildChanges:
     if is_deleting(obj):
         return plan
     set_name = name(obj)
-    stopped = bool(get_metadata_map(obj, "annotations").get(STOPPED))
+    stopped = bool(get_annotations(obj).get(STOPPED))
     labels = {"notebook-name": set_name, "statefulset": set_name}
-    template = _add_labels(get_value(obj, "spec", "template", default={}), labels)
+    template = _add_labels(get_path(obj, "spec", "template", default={}), labels)
     wanted = _build_stateful_set(obj, set_name, template, labels, 0 if stopped else 1)
     return _mirror(plan, obj, sight, wanted)
 
@@ -43,7 +36,7 @@ def reconcile_workspace(obj: Object, sight: ControllerView) -> ChildChanges:
     if is_deleting(obj):
         return plan
     labels = {"statefulset": f"ws-{name(obj)}"}
-    template = _add_labels(get_value(obj, "spec", "podTemplate", default={}), labels)
+    template = _add_labels(get_path(obj, "spec", "podTemplate", default={}), labels)
     count = 0 if obj["spec"].get("paused") else 1
     return _mirror(
         plan, obj, sight, _build_stateful_set(obj, f"ws-{name(obj)}", template, labels, count)
@@ -73,7 +66,7 @@ def _mirror(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: Obje
     status = members[0].get("status", {}) if members else {}
     containers = status.get("containerStatuses") or [{}]
     plan.status = {
-        "readyReplicas": int(get_value(current[0], "status", "readyReplicas", default=0))
+        "readyReplicas": int(get_path(current[0], "status", "readyReplicas", default=0))
         if current
         else 0,
         "containerState": containers[0].get("state") or {},
@@ -91,7 +84,7 @@ def reconcile_inference_service(obj: Object, sight: ControllerView) -> ChildChan
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    notes, predictor = get_metadata_map(obj, "annotations"), obj["spec"].get("predictor") or {}
+    notes, predictor = get_annotations(obj), obj["spec"].get("predictor") or {}
     raw = notes.get("serving.kserve.io/deploymentMode", "Serverless") in RAW
     count = max(int(predictor.get("minReplicas", 1)), 1 if raw else 0)
     stopped = notes.get(KSERVE_STOP, "").lower() == "true"
@@ -109,7 +102,7 @@ def reconcile_inference_service(obj: Object, sight: ControllerView) -> ChildChan
     wanted = [build_child(obj, "apps/v1", "Deployment", f"{name(obj)}-predictor", spec)]
     current = keep(plan, sight.view.children(get_uid(obj), "Deployment"), [] if stopped else wanted)
     enough = (
-        bool(current) and int(get_value(current[0], "status", "readyReplicas", default=0)) >= count
+        bool(current) and int(get_path(current[0], "status", "readyReplicas", default=0)) >= count
     )
     reason = "Stopped" if stopped else ("" if enough else "MinimumReplicasUnavailable")
     plan.status = {

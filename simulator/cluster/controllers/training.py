@@ -3,22 +3,18 @@
 from functools import cache
 from typing import Any
 
-from fallow.resources import read_table
-from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
-from simulator.cluster.objects import (
-    Object,
-    format_time,
-    get_metadata_map,
+from fallow.kube.objects import (
+    get_labels,
+    get_path,
     get_uid,
-    get_value,
     has_condition,
     has_ended,
     is_deleting,
-    is_live,
-    is_ready,
     name,
-    set_conditions,
 )
+from fallow.resources import read_table
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
+from simulator.cluster.objects import Object, format_time, is_live, is_ready, set_conditions
 
 ROLE, JOB = "training.kubeflow.org/replica-type", "training.kubeflow.org/job-name"
 
@@ -38,16 +34,16 @@ def reconcile_training_job(obj: Object, sight: ControllerView) -> ChildChanges:
     row = read_kinds()[obj["kind"]]
     roles: dict[str, Any] = obj["spec"].get(row["specs"]) or {}
     pods = {name(p): p for p in sight.view.children(get_uid(obj), "Pod")}
-    wrong = sum(get_value(p, "status", "phase") == "Failed" for p in pods.values())
-    if get_value(obj, "spec", "runPolicy", "suspend"):
+    wrong = sum(get_path(p, "status", "phase") == "Failed" for p in pods.values())
+    if get_path(obj, "spec", "runPolicy", "suspend"):
         plan.drop = [p for p in pods.values() if not is_deleting(p)]
         return _report(plan, obj, sight, pods, ("Suspended", True, "JobSuspended", "suspended"))
     chief = row["chief"] if row["chief"] in roles else next(iter(roles), "")
     is_done = _is_done(pods, roles, chief)
     if is_done:
         return _report(plan, obj, sight, pods, ("Succeeded", True, "JobSucceeded", "completed"))
-    tried = wrong + int(get_value(obj, "status", "failures", default=0))
-    if tried > int(get_value(obj, "spec", "runPolicy", "backoffLimit", default=3)):
+    tried = wrong + int(get_path(obj, "status", "failures", default=0))
+    if tried > int(get_path(obj, "spec", "runPolicy", "backoffLimit", default=3)):
         plan.drop = [p for p in pods.values() if is_live(p)]
         return _report(plan, obj, sight, pods, ("Failed", True, "JobFailed", "too many failures"))
     _fill(plan, obj, roles, pods)
@@ -71,7 +67,7 @@ def _fill(plan: ChildChanges, obj: Object, roles: dict[str, Any], pods: dict[str
         pod = pods.get(pod_name)
         if pod is None:
             plan.make.append(_build_member(obj, role, place, spec))
-        elif get_value(pod, "status", "phase") == "Failed" and not is_deleting(pod):
+        elif get_path(pod, "status", "phase") == "Failed" and not is_deleting(pod):
             plan.drop.append(pod)
     plan.drop += [p for n, p in pods.items() if n not in places and not is_deleting(p)]
 
@@ -95,8 +91,8 @@ def _build_member(obj: Object, role: str, place: int, spec: Any) -> Object:
 
 def _is_done(pods: dict[str, Object], roles: dict[str, Any], chief: str) -> bool:
     """Return whether the chief succeeded; without a chief role, all pods of the first role."""
-    members = [p for p in pods.values() if get_metadata_map(p, "labels").get(ROLE) == chief.lower()]
-    ended = sum(get_value(p, "status", "phase") == "Succeeded" for p in members)
+    members = [p for p in pods.values() if get_labels(p).get(ROLE) == chief.lower()]
+    ended = sum(get_path(p, "status", "phase") == "Succeeded" for p in members)
     return bool(chief) and ended >= int(roles[chief].get("replicas", 1)) > 0
 
 
@@ -117,8 +113,8 @@ def _report(
         plan.events.append((kind, first[2], f"{obj['kind']} {name(obj)} is {first[3]}."))
     counts: dict[str, Any] = {}
     for role in obj["spec"].get(read_kinds()[obj["kind"]]["specs"]) or {}:
-        own = [p for p in pods.values() if get_metadata_map(p, "labels").get(ROLE) == role.lower()]
-        phases = [get_value(p, "status", "phase") for p in own]
+        own = [p for p in pods.values() if get_labels(p).get(ROLE) == role.lower()]
+        phases = [get_path(p, "status", "phase") for p in own]
         counts[role] = {
             "active": sum(not has_ended(p) and not is_deleting(p) for p in own),
             "succeeded": phases.count("Succeeded"),
@@ -128,7 +124,7 @@ def _report(
     plan.status = {"conditions": set_conditions(obj, now, *changes), "replicaStatuses": counts}
     if first[0] == "Suspended":
         plan.status["startTime"] = None
-    elif not get_value(obj, "status", "startTime"):
+    elif not get_path(obj, "status", "startTime"):
         plan.status["startTime"] = format_time(now)
     if first[0] in {"Succeeded", "Failed"}:
         plan.status["completionTime"] = format_time(now)

@@ -1,16 +1,8 @@
 """Simulate Volcano's Job: tasks of pods, aborted and resumed by Commands; a resume is a retry."""
 
+from fallow.kube.objects import get_namespace, get_path, get_uid, is_deleting, name
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
-from simulator.cluster.objects import (
-    Object,
-    get_namespace,
-    get_uid,
-    get_value,
-    is_deleting,
-    is_live,
-    is_ready,
-    name,
-)
+from simulator.cluster.objects import Object, is_live, is_ready
 
 JOB = "Job.batch.volcano.sh"
 MAX_RETRY = 3
@@ -22,11 +14,11 @@ def reconcile_volcano_job(obj: Object, sight: ControllerView) -> ChildChanges:
     plan = ChildChanges()
     if is_deleting(obj):
         return plan
-    phase = str(get_value(obj, "status", "state", "phase", default="Pending"))
-    retries = int(get_value(obj, "status", "retryCount", default=0))
+    phase = str(get_path(obj, "status", "state", "phase", default="Pending"))
+    retries = int(get_path(obj, "status", "retryCount", default=0))
     pods = {name(p): p for p in sight.view.children(get_uid(obj), "Pod")}
     for command in sight.view.of("Command", get_namespace(obj)):
-        if get_value(command, "target", "uid") != get_uid(obj) or is_deleting(command):
+        if get_path(command, "target", "uid") != get_uid(obj) or is_deleting(command):
             continue
         plan.drop.append(command)
         if command.get("action") == "AbortJob" and phase not in OVER:
@@ -56,7 +48,7 @@ def _fill(plan: ChildChanges, obj: Object, pods: dict[str, Object], phase: str) 
             plan.make.append(build_pod(obj, task.get("template") or {}, pod_name, labels))
     existing = [pods[n] for n in wanted if n in pods]
     if wanted and len(existing) == len(wanted):
-        if all(get_value(p, "status", "phase") == "Succeeded" for p in existing):
+        if all(get_path(p, "status", "phase") == "Succeeded" for p in existing):
             return "Completed"
         if all(map(is_ready, existing)):
             return "Running"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from actions.cluster.client import KubeClient
-from actions.cluster.objects import to_target
 from actions.cluster.owner_chains import OwnerChainReader
 from actions.cluster.workload_pods import count_requested_gpus, list_workload_pods
 from fallow.action_models import Target
+from fallow.kube.objects import to_target
 from fallow.kube.owner_chains import UnknownOwner
 from tests.actions.places import Object, Place, door
 from tests.actions.reclaim.examples import GROUPS_OF_TWO, POD, job, replicated

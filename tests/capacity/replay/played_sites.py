@@ -18,10 +18,11 @@ from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import list_quota_rows, read_quota_kinds
 from collectors.kube.shapes import CustomObject, Node, Pod
+from fallow.kube.objects import get_uid
 from fallow.window import Window
 from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster
-from simulator.cluster.objects import get_uid, is_ready
+from simulator.cluster.objects import is_ready
 from simulator.kube.store import ObjectStore
 from tests.analyzers.conftest import Memory
 

@@ -45,11 +45,13 @@ def group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def get_path(obj: Object, *path: str) -> Any:
-    """Return the value at a path of keys; None where a key is absent."""
+def get_path(obj: Object, *path: str, default: Any = None) -> Any:
+    """Return the value at a path of keys, or the default where a key is absent or null."""
     value: Any = obj
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+    for key in path:  # a dict is known faster
+        value = value.get(key) if isinstance(value, (dict, Mapping)) else None
+        if value is None:
+            return default
     return value
 
 
@@ -66,7 +68,7 @@ def is_deleting(obj: Object) -> bool:
 
 def has_ended(pod: Object) -> bool:
     """Return whether a pod's containers have exited for good."""
-    return get_path(pod, "status", "phase") in ENDED
+    return (pod.get("status") or {}).get("phase") in ENDED
 
 
 def has_condition(obj: Object, condition: str) -> bool:
