@@ -16,6 +16,7 @@ from runtime.operations import pipeline
 from runtime.service import jobs as service_module
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
+from tests.copies import copied
 from tests.dashboards.drawing import Draw
 from tests.rates import every_gpu
 from warehouse import audits, dirty
@@ -31,10 +32,10 @@ CHANGE = """
 """
 
 
-@pytest.fixture
-def sound(tmp_path: Path) -> Settings:
-    """Return the settings of two GPUs in two days, accounted hour by hour."""
-    settings = Settings(home=tmp_path / "home", cluster="test")
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of two GPUs in two days, accounted hour by hour; only to be read."""
+    settings = Settings(home=tmp_path_factory.mktemp("sound") / "home", cluster="test")
     step = timedelta(minutes=5)
     samples = [
         WINDOW.start.replace(tzinfo=None) + n * step for n in range(int(WINDOW.seconds / 300))
@@ -55,15 +56,16 @@ def sound(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def broken(sound: Settings) -> Settings:
-    """Return them with half of an hour lost two days before the end, as no turn reads again."""
+def broken(sound: Settings, tmp_path: Path) -> Settings:
+    """Return a copy with half of an hour lost two days before the end, as no turn reads again."""
+    settings = sound.model_copy(update={"home": copied(sound.home, tmp_path / "home")})
     with (
-        Warehouse.open(sound, write=True, clock=lambda: END) as warehouse,
+        Warehouse.open(settings, write=True, clock=lambda: END) as warehouse,
         warehouse.transaction() as cursor,
     ):
         cursor.execute(CHANGE, {"hour": HOUR, "times": 0.5})
         dirty.delete_audits(cursor, HOUR, HOUR + timedelta(hours=1))  # as before an upgrade
-    return sound
+    return settings
 
 
 def test_a_failed_audit_is_the_same_banner_on_every_surface(

@@ -37,15 +37,19 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_commands_that_it_prints_work_from_any_folder_also_beside_a_site_of_its_own(
+def test_it_replaces_its_own_home_and_its_commands_work_from_any_folder_beside_a_site(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")  # as after `make demo`
     site = tmp_path / "site"
     site.mkdir()
     (site / "fallow.yaml").write_text(f"home: {site}/home\ncluster: real\n")
-    assert run(["demo", *SMALL]) == 0
     home = data / "fallow-demo"
+    with replace_demo_home(home, {"cluster": "demo"}):
+        (home / "data").mkdir()
+        (home / "data" / "old.parquet").write_text("of the demo before")
+    assert run(["demo", *SMALL]) == 0
+    assert not (home / "data" / "old.parquet").exists()
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert not (data / "fallow").exists(), "a user's own home"
     lines = [line.strip() for line in capsys.readouterr().err.splitlines() if "--home" in line]
@@ -66,17 +70,6 @@ def test_the_commands_that_it_prints_work_from_any_folder_also_beside_a_site_of_
     # Without --home it reads the user's own warehouse, which does not exist.
     assert run(["spend", "--by", "team"]) != 0
     assert "demo" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_next_demo_replaces_its_own_home_and_nothing_else(data: Path) -> None:
-    home = data / "fallow-demo"
-    with replace_demo_home(home, {"cluster": "demo"}):
-        (home / "data").mkdir()
-        (home / "data" / "old.parquet").write_text("of the demo before")
-    assert run(["demo", *SMALL, "--seed", "2"]) == 0
-    assert not (home / "data" / "old.parquet").exists()
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
 def test_a_home_with_files_and_without_a_marker_is_refused_and_left_as_it_is(

@@ -49,6 +49,7 @@ def test_tables_in_memory_have_one_engine(settings: Settings) -> None:
         assert list_threads(warehouse) == [2] * (FIRST + 3)
 
 
+@pytest.mark.slow  # to verify starts a process, which test-fast does not
 def test_both_engines_see_what_the_other_has_stored(settings: Settings) -> None:
     with Warehouse.open(choose_threads(settings, 2), write=True, clock=lambda: NOW) as warehouse:
         for minute in range(2 * FIRST + 2):
