@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from shlex import quote
 from statistics import median
 from typing import Any
@@ -37,12 +37,13 @@ UNKNOWN_ARRIVALS = "units have pods only since Kueue admitted them: their wait i
 UNKNOWN_PRIORITY = "units of a priority class without a known value count as priority 0"
 NEVER_PLACED = "units were never placed: their run time is the median of their team"
 NOT_ENDED = "units had not ended: they run until the end of the replay"
-_SCHEDULERS: tuple[tuple[str, SchedulerKind], ...] = (
-    ("ClusterQueue", "kueue"),
-    ("Queue.volcano", "volcano"),
-    ("Queue.kai", "volcano"),
-    ("ElasticQuota", "kueue"),
-)
+_CLUSTER_QUEUE, _COHORT, _ELASTIC = "ClusterQueue", "Cohort", "ElasticQuota"
+_SCHEDULERS: Mapping[str, SchedulerKind] = {
+    _CLUSTER_QUEUE: "kueue",
+    "Queue.volcano": "volcano",
+    "Queue.kai": "volcano",
+    _ELASTIC: "kueue",
+}
 """Kinds of quotas, and the scheduler that replays them; the first that there is decides."""
 
 
@@ -66,12 +67,14 @@ def build_past(history: QueueHistory) -> PastSite:
         UsageError: it has several clusters, no node with GPUs, or nothing arrived in the window.
     """
     _check(history)
-    kind, scheduler = _choose_scheduler(history.quotas)
-    queues = _build_queues(history.quotas, kind)
+    scheduler = _choose_scheduler(history.quotas)
+    queues = _build_queues(history.quotas, scheduler)
     requirements = _RequirementNumbers()
     notes: Counter[str] = Counter()
-    groups = _join_attempts(_group_pods(history, scheduler, notes))
-    builder = _UnitBuilder(history, kind, queues, requirements, notes)
+    whole = _list_whole_nodes(history, notes)
+    left_out = {node.node for node in history.nodes} - {node.node for node in whole}
+    groups = _join_attempts(_group_pods(history, scheduler, left_out, notes))
+    builder = _UnitBuilder(history, queues, requirements, notes)
     units, starts, runs = [], {}, []
     for attempts in groups:
         unit = builder.build(attempts)
@@ -82,9 +85,7 @@ def build_past(history: QueueHistory) -> PastSite:
         for attempt in attempts:
             runs += builder.list_runs(unit, attempt)
     listed_s = min((n.first_s for n in history.nodes if n.first_s is not None), default=-math.inf)
-    nodes = tuple(
-        _build_node(node, requirements, listed_s) for node in _list_whole_nodes(history, notes)
-    )
+    nodes = tuple(_build_node(node, requirements, listed_s) for node in whole)
     preempts = scheduler == "plain" or history.evictions > 0
     if scheduler != "plain" and not preempts:
         notes["no eviction was reported: the replay reclaims and preempts nothing"] += 1
@@ -96,7 +97,7 @@ def build_past(history: QueueHistory) -> PastSite:
         nodes,
         tuple(units),
         scheduler,
-        queues,
+        tuple(queues.values()),
         preempts,
     )
     return PastSite(
@@ -127,31 +128,37 @@ def _check(history: QueueHistory) -> None:
         )
 
 
-def _choose_scheduler(quotas: Iterable[PastQuota]) -> tuple[str, SchedulerKind]:
+def _choose_scheduler(quotas: Iterable[PastQuota]) -> SchedulerKind:
     kinds = {quota.kind for quota in quotas}
-    for kind, scheduler in _SCHEDULERS:
-        if kind in kinds:
-            return kind, scheduler
-    return "", "plain"
+    return next((scheduler for kind, scheduler in _SCHEDULERS.items() if kind in kinds), "plain")
 
 
-def _build_queues(quotas: Iterable[PastQuota], kind: str) -> tuple[ReplayQueue, ...]:
-    queues = {}
-    for quota in quotas:
-        is_cohort = quota.kind == "Cohort" and kind == "ClusterQueue"
-        if quota.kind != kind and not is_cohort:
+def _build_queues(
+    quotas: Iterable[PastQuota], scheduler: SchedulerKind
+) -> dict[tuple[str, str], ReplayQueue]:
+    """Return the queues and cohorts of a scheduler by kind and name.
+
+    An ElasticQuota is the queue of its namespace; all of them lend to each other.
+    """
+    queues: dict[tuple[str, str], ReplayQueue] = {}
+    names: set[str] = set()
+    for quota in sorted(quotas, key=lambda quota: quota.kind):
+        is_cohort = quota.kind == _COHORT
+        if (scheduler if is_cohort else _SCHEDULERS.get(quota.kind)) != scheduler:
             continue
-        elastic = kind == "ElasticQuota"
+        elastic = quota.kind == _ELASTIC
         name = quota.namespace if elastic else quota.name
         queues[quota.kind, name] = ReplayQueue(
-            name,
+            f"{name} ({quota.kind})" if name in names and not is_cohort else name,
             to_milli(quota.nominal or 0),
             None if quota.limit is None else to_milli(quota.limit),
             None if quota.lending is None else to_milli(quota.lending),
-            "elastic" if elastic else quota.parent,
+            _ELASTIC if elastic else quota.parent,
             is_cohort,
         )
-    return tuple(queues.values())
+        if not is_cohort:
+            names.add(name)
+    return queues
 
 
 def to_milli(gpus: float) -> int:
@@ -160,15 +167,21 @@ def to_milli(gpus: float) -> int:
 
 
 def _group_pods(
-    history: QueueHistory, scheduler: SchedulerKind, notes: Counter[str]
+    history: QueueHistory,
+    scheduler: SchedulerKind,
+    left_out: Collection[str],
+    notes: Counter[str],
 ) -> list[list[PastPod]]:
-    """Return the pods by unit, in the order of their arrival."""
+    """Return the pods by unit, in the order of their arrival; not those of nodes `left_out`."""
     groups: list[list[PastPod]] = []
     latest: dict[tuple[str, ...], list[PastPod]] = {}
     start_s = history.window.start.timestamp()
     for pod in history.pods:
         if "/mig-" in pod.gpu_resource:
             notes["pods of MIG instances are left out"] += 1
+            continue
+        if pod.node in left_out:
+            notes["pods of whole GPUs on nodes that are left out are, too"] += 1
             continue
         key = _find_gang(pod, scheduler)
         group = latest.get(key) if key else None
@@ -260,15 +273,14 @@ class _UnitBuilder:
     def __init__(
         self,
         history: QueueHistory,
-        kind: str,
-        queues: Iterable[ReplayQueue],
+        queues: Mapping[tuple[str, str], ReplayQueue],
         requirements: _RequirementNumbers,
         notes: Counter[str],
     ) -> None:
         self._start_s = history.window.start.timestamp()
         self._end_s = history.window.end.timestamp()
-        self._kind = kind
-        self._queues = {queue.name for queue in queues if not queue.is_cohort}
+        self._queues = {key: queue.name for key, queue in queues.items()}
+        self._is_kueue = any(kind == _CLUSTER_QUEUE for kind, _ in queues)
         self._requirements, self._notes = requirements, notes
         self._local = {
             (quota.namespace, quota.name): quota.parent
@@ -305,7 +317,7 @@ class _UnitBuilder:
     def _note(self, first: PastPod, pods: Sequence[PastPod]) -> None:
         """Count what is not known of a unit."""
         complete = {
-            UNKNOWN_ARRIVALS: self._kind != "ClusterQueue" or not first.queue or first.queued_known,
+            UNKNOWN_ARRIVALS: not self._is_kueue or not first.queue or first.queued_known,
             UNKNOWN_PRIORITY: all(
                 pod.priority is not None or not pod.priority_class for pod in pods
             ),
@@ -350,12 +362,9 @@ class _UnitBuilder:
         return max(0.0, pod.ended_s - (self._start_s if running else pod.placed_s))
 
     def _find_queue(self, pod: PastPod) -> str:
-        name = pod.queue
-        if self._kind == "ElasticQuota":
-            name = pod.namespace
-        elif self._kind == "ClusterQueue":
-            name = self._local.get((pod.namespace, pod.queue), pod.queue)
-        return name if name in self._queues else ""
+        own = self._local.get((pod.namespace, pod.queue), pod.queue)
+        keys = ((kind, pod.namespace if kind == _ELASTIC else own) for kind in _SCHEDULERS)
+        return next((self._queues[key] for key in keys if key in self._queues), "")
 
 
 def _name_workload(pod: PastPod) -> tuple[str, str, str]:

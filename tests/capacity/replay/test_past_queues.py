@@ -1,43 +1,90 @@
-"""The queues of a replay are those that the quotas of the past describe, cohorts of cohorts too."""
+"""The site of a replay: queues of every kind of quota of its scheduler, and whole nodes."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from capacity.history.queue_history import read_history
-from capacity.replay.past import build_past
+from capacity.replay.past import PastSite, build_past
 from capacity.replay.records import ReplayQueue
 from fallow.window import Window
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory
 
 HOUR = timedelta(hours=1)
+SEEN = {"cluster": "c", "first_seen": NOW - HOUR, "last_seen": NOW}
+THERE = {"cluster": "c", "ts": NOW - HOUR, "namespace": ""}
+GPUS = {**THERE, "resource": "nvidia.com/gpu@h100"}
 
 
-def test_cohorts_stand_over_their_queues_with_their_own_quota_and_limits() -> None:
+class Past:
+    """A cluster with a node of 8 GPUs, on which one pod waits."""
+
+    def __init__(self, views: Memory) -> None:
+        self.views = views
+        self.node("n1")
+        self.pod("p1", "ml")
+
+    def node(self, name: str, **more: Any) -> None:
+        row = {"node": name, "gpu_count": 8, "gpu_model": "H100"}
+        self.views.rows("node", [SEEN | row | more])
+
+    def pod(self, name: str, namespace: str, **more: Any) -> None:
+        row = {
+            "uid": name, "namespace": namespace, "pod": name, "phase": "Pending",
+            "gpu_request": 1.0, "gpu_resource": "nvidia.com/gpu", "created_at": NOW - HOUR,
+        }  # fmt: skip
+        self.views.rows("pod", [SEEN | row | more])
+
+    def build(self) -> PastSite:
+        return build_past(read_history(self.views, Window(NOW - 2 * HOUR, NOW), None))
+
+
+@pytest.fixture
+def past() -> Iterator[Past]:
     views = Memory()
-    there = {"cluster": "c", "ts": NOW - HOUR, "namespace": ""}
-    gpus = {**there, "resource": "nvidia.com/gpu@h100"}
-    views.rows("quota", [
-        {**gpus, "kind": "ClusterQueue", "name": "main", "nominal": 4.0, "lending": 1.0,
-         "parent": "left"},
-        {**there, "kind": "Cohort", "name": "left", "resource": "cpu@h100", "nominal": 9.0,
-         "parent": "all"},
-        {**there, "kind": "Cohort", "name": "right", "resource": "cohorts", "parent": "all"},
-        {**gpus, "kind": "Cohort", "name": "all", "nominal": 2.0, "limit": 2.0},
-        {**there, "kind": "Cohort", "name": "all", "resource": "cpu@h100", "nominal": 9.0},
-    ])  # fmt: skip
-    node = {"cluster": "c", "node": "n1", "gpu_count": 8, "gpu_model": "H100"}
-    pod = {
-        "cluster": "c", "uid": "p1", "namespace": "ml", "pod": "p1", "phase": "Pending",
-        "gpu_request": 1.0, "gpu_resource": "nvidia.com/gpu", "created_at": NOW - HOUR,
-    }  # fmt: skip
-    seen = {"first_seen": NOW - HOUR, "last_seen": NOW}
-    views.rows("node", [node | seen])
-    views.rows("pod", [pod | seen])
-    past = build_past(read_history(views, Window(NOW - 2 * HOUR, NOW), None))
+    yield Past(views)
     views.engine.close()
-    assert sorted(past.site.queues, key=lambda queue: queue.name) == [
+
+
+def test_cohorts_stand_over_their_queues_with_their_own_quota_and_limits(past: Past) -> None:
+    past.views.rows("quota", [
+        {**GPUS, "kind": "ClusterQueue", "name": "main", "nominal": 4.0, "lending": 1.0,
+         "parent": "left"},
+        {**THERE, "kind": "Cohort", "name": "left", "resource": "cpu@h100", "nominal": 9.0,
+         "parent": "all"},
+        {**THERE, "kind": "Cohort", "name": "right", "resource": "cohorts", "parent": "all"},
+        {**GPUS, "kind": "Cohort", "name": "all", "nominal": 2.0, "limit": 2.0},
+        {**THERE, "kind": "Cohort", "name": "all", "resource": "cpu@h100", "nominal": 9.0},
+    ])  # fmt: skip
+    assert sorted(past.build().site.queues, key=lambda queue: queue.name) == [
         ReplayQueue("all", 2000, 2000, is_cohort=True),
         ReplayQueue("left", 0, cohort="all", is_cohort=True),
         ReplayQueue("main", 4000, None, 1000, "left"),
         ReplayQueue("right", 0, cohort="all", is_cohort=True),
     ]
+
+
+def test_a_site_has_elastic_quotas_beside_cluster_queues(past: Past) -> None:
+    past.pod("p2", "elastic")
+    past.pod("p3", "elastic", queue="main")
+    elastic = {**THERE, "kind": "ElasticQuota", "namespace": "elastic", "name": "gpus"}
+    past.views.rows("quota", [
+        {**GPUS, "kind": "ClusterQueue", "name": "main", "nominal": 4.0},
+        {**elastic, "resource": "nvidia.com/gpu", "nominal": 1.0, "limit": 3.0},
+    ])  # fmt: skip
+    site = past.build().site
+    queues = {unit.members[0].uid: unit.queue for unit in site.units}
+    assert queues == {"p1": "", "p2": "elastic", "p3": "main"}
+    assert ReplayQueue("elastic", 1000, 3000, cohort="ElasticQuota") in site.queues
+
+
+def test_pods_of_nodes_that_are_left_out_take_no_gpu_of_the_others(past: Past) -> None:
+    past.node("mixed", sharing="mig")
+    placed = {"scheduled_at": NOW - HOUR, "started_at": NOW - HOUR, "phase": "Running"}
+    past.pod("p2", "ml", node="mixed", **placed)
+    site = past.build().site
+    assert [node.capacity.name for node in site.nodes] == ["n1"]
+    assert [pod.uid for unit in site.units for pod in unit.members] == ["p1"]
