@@ -66,7 +66,7 @@ def test_an_act_says_what_state_it_is_in(
             "hash": [""] * len(events),
         },
     )
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, plan, *([journal] if events else []))
         (planned,) = policy_actions.plan(warehouse, Filters()).to_pylist()
         (row,) = owner_workloads.read_coming(warehouse, Filters(), ("vision",)).to_pylist()

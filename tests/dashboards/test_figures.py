@@ -282,7 +282,7 @@ def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
 def test_a_cluster_that_is_new_counts_whole_in_what_is_expected_and_usual(tmp_path: Path) -> None:
     """Two dollars an hour each: `old` since eleven days, `new` since two."""
     new = (END - timedelta(days=2)).replace(tzinfo=None)
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         for batch in hostile_rows(("old", "new"), END, 24 * 11):
             if batch.table == "ledger":
                 late = (pc.field("cluster") == "new") & (pc.field("bucket") < new)
@@ -482,7 +482,7 @@ def test_a_commitment_costs_what_its_hours_were_charged_not_what_the_settings_sa
 
 def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         stored(warehouse, *hostile_rows(HOSTILE[:5]), *_acted())
         window = Window(END - timedelta(days=2), END + timedelta(hours=1))
         made = savings.read_stages(warehouse, window, ALL)
@@ -601,13 +601,13 @@ def test_the_bridge_of_a_month_so_far_leaves_out_the_rest_of_the_month_before(
 ) -> None:
     """Two dollars an hour from 20 October, then from 30 September, until 11 November."""
     end = datetime(2026, 11, 11, tzinfo=UTC)
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, *hostile_rows(("old",), end, 24 * 22))
         so_far = Window(datetime(2026, 11, 1, tzinfo=UTC), end)
         assert bridge.bridge(warehouse, so_far, ALL) is None, "nothing is known of 1 to 11 October"
         october = Window(datetime(2026, 10, 1, tzinfo=UTC), so_far.start)
         assert bridge.bridge(warehouse, october, ALL) is None
-    with Warehouse.open(Settings(home=tmp_path / "longer"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "longer")) as warehouse:
         stored(warehouse, *hostile_rows(("old",), end, 24 * 42))
         made = bridge.bridge(warehouse, so_far, ALL)
         assert made is not None

@@ -37,7 +37,7 @@ def test_each_limit_that_refuses_is_a_row(tmp_path: Path) -> None:
             "error": [error for _, error in ERRORS],
         },
     )
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, batch)
         window = Window(START, START + timedelta(hours=1))
         rows = quality.read_limits(warehouse, window, Filters()).to_pylist()
@@ -63,7 +63,7 @@ def test_failures_are_counted_by_day_and_cause(tmp_path: Path) -> None:
             "lost": [1.0, 2.5, 4.0, None],
         },
     )
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, batch)
         window = Window(START, START + timedelta(days=2))
         rows = health.read_failures(warehouse, window, Filters()).to_pylist()
@@ -95,7 +95,7 @@ def test_a_poll_at_the_end_of_the_window_is_as_recent_as_the_samples(
             "up": [True] * 2,
         },
     )
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, batch)
         window = Window(START, START + timedelta(hours=1))
         (row,) = quality.read_collectors(warehouse, window, Filters(), window.end).to_pylist()

@@ -40,7 +40,7 @@ OFFICE = heatmap.Office("UTC", 8, 20)
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     """Return a warehouse of the rows that are known by heart."""
     settings = Settings(home=tmp_path_factory.mktemp("sre") / "home")
-    with Warehouse.open(settings, write=True) as warehouse:
+    with Warehouse.open_in_memory(settings) as warehouse:
         stored(
             warehouse,
             *sre_rows.fleet(),
@@ -93,7 +93,7 @@ def test_an_hour_that_is_not_over_is_told_at_its_pace(tmp_path: Path) -> None:
     rows = sre_rows.fleet(hours=1)
     ledger = rows[1].rows.to_pylist()
     half = [{**r, "seconds": 1800.0, "gpu_seconds": 1800.0, "usd": Decimal(1)} for r in ledger]
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, rows[0], sre_rows.batch("ledger", half))
         paces = {p.state: p for p in fleet.read_states(warehouse, END, ALL)}
     idle = paces["idle"]
@@ -201,7 +201,7 @@ def test_fragmentation_tells_the_plan_of_the_last_analysis(known: Warehouse) -> 
 
 def test_a_document_of_another_version_is_no_failure(tmp_path: Path) -> None:
     odd = {"plan": [], "by_cause": 3, "packing": {"x": 1, "2": None}, "caused_by": "nobody"}
-    with Warehouse.open(Settings(home=tmp_path / "home"), write=True) as warehouse:
+    with Warehouse.open_in_memory(Settings(home=tmp_path / "home")) as warehouse:
         stored(warehouse, sre_rows.finding("fragmentation", "fragmented_gpus", "p", odd))
         (pool,) = fragmentation.read_pools(warehouse, DAY, ALL)
     assert (pool.idle_gpus, pool.plan.moves, pool.packing) == (0.0, (), ((2, 0, None),))
