@@ -98,9 +98,19 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
 
     def list_bills(self) -> list[Decimal]:
         """Return the bill of each cluster where anything has a price, with all its digits."""
+        bills = self.list_states().values()
+        return [sum(bill.values(), Decimal()) for bill in bills]
+
+    def list_states(self) -> dict[str, dict[str, Decimal]]:
+        """Return the bill of each cluster where anything has a price, by the ledger's states."""
         priced = self.cells.filter(self.cells["priced"])
-        sums = priced.group_by("cluster").aggregate([("usd_e8", "sum")])
-        return [Decimal(usd_e8) / CENT_E8 for usd_e8 in sums["usd_e8_sum"].to_numpy().tolist()]
+        sums = priced.group_by(["cluster", "state"]).aggregate([("usd_e8", "sum")])
+        bills: dict[str, dict[str, Decimal]] = {}
+        for row in sums.sort_by("state").to_pylist():
+            bills.setdefault(row["cluster"], {})[row["state"]] = (
+                Decimal(row["usd_e8_sum"]) / CENT_E8
+            )
+        return bills
 
     def saved(self, **only: str) -> SavedAmount:
         """Return the total saving of the stages whose fields have the given values."""

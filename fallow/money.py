@@ -1,6 +1,6 @@
 """Round dollars to cents: a sum is rounded once, and its parts add up to it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from itertools import product
 
@@ -103,6 +103,16 @@ def split(
         idled[n] = i or Decimal("0.00")
         in_use[n] = (i or Decimal("0.00")) + (r or Decimal("0.00"))
     return in_use, idled
+
+
+def split_states(states: Mapping[str, Decimal | None]) -> dict[str, Decimal | None]:
+    """Return what a cluster's hours of each state cost, in cents that sum to its bill.
+
+    Every sum of states is a sum of these, so that used, wasted and unknown add up to paid.
+    """
+    idle = [usd if state == "idle" else Decimal() for state, usd in states.items()]
+    cents, _ = split(list(states.values()), [usd or Decimal() for usd in idle])
+    return dict(zip(states, cents, strict=True))
 
 
 def round_parts(

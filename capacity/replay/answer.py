@@ -1,7 +1,7 @@
 """Answer a what-if: the past as it was, the same past with other settings, and the difference."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from capacity.replay.records import ReplayResult, ReplaySite, ReplayStop
 from capacity.replay.replay import replay
 from fallow.gpu_models import get_model_name
 from fallow.protocols import Views
-from fallow.window import Window
+from fallow.window import Window, format_duration
 
 HOUR_S = 3600.0
 MINUTE = timedelta(minutes=1)
@@ -119,6 +119,16 @@ def build_team_rows(answer: WhatIfAnswer) -> list[dict[str, Any]]:
         {"team": team.team, **_build_columns(team, after[team.team])}
         for team in answer.before.teams
     ]
+
+
+def write_durations(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for people: seconds as durations, such as 12h3m."""
+    return {
+        name.removesuffix("_s"): format_duration(value)
+        if name.endswith("_s") and value is not None
+        else value
+        for name, value in row.items()
+    }
 
 
 def describe_what_if(answer: WhatIfAnswer) -> dict[str, Any]:
@@ -224,7 +234,7 @@ def _sum_model_hours(site: ReplaySite) -> dict[str, float]:
 
 
 def _format_s(seconds: float | None) -> str:
-    return "unknown" if seconds is None else f"{seconds:,.0f} s"
+    return "unknown" if seconds is None else format_duration(seconds)
 
 
 def _format_part(part: float | None) -> str:

@@ -1,7 +1,7 @@
 """Compute spend: what was paid, by the requested names, and the forecast of the month."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -13,7 +13,6 @@ from dashboards.figures.query import BY_DAY, BY_HOUR, Filters, run_query
 from fallow import money
 from fallow.errors import UsageError
 from fallow.models import WASTED
-from fallow.money import sum_bills
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.coverage import measure_coverage
@@ -28,12 +27,12 @@ HALF_DAY = 12
 Z80 = 1.2816
 """Standard normal quantile of 0.90: a band of 80 %."""
 CENT = Decimal("0.01")
-DOLLARS = ("usd", "used_usd", "wasted_usd", "idle_usd")
+USED = ("productive", "low", "startup")
 """Of a window's totals."""
 
 
 class SpendTotals(msgspec.Struct, frozen=True):
-    """A window in one row; paid = used + wasted + unknown, of dollars but for cents.
+    """A window in one row; paid = used + wasted + unknown.
 
     Dollars are the sum of the clusters' bills, each in cents; None = no part has a price.
     """
@@ -67,6 +66,8 @@ class SpendTotals(msgspec.Struct, frozen=True):
     effective_gpu_hours: float | None
     """These hours times their effective utilisation; None = not measured."""
     price_as_of: datetime | None
+    state_usd: dict[str, Decimal | None]
+    """Of each state of the ledger, in cents: the others are sums of these."""
 
     @property
     def busy(self) -> float | None:
@@ -169,8 +170,28 @@ def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
     steps = (*BY_HOUR, "spend/totals")
     (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
-    dollars = {name: sum_bills(row[name]) for name in DOLLARS}
-    return SpendTotals(**row | dollars)
+    bills = [
+        money.split_states({part["state"]: part["usd"] for part in bill})
+        for bill in row.pop("bills")
+    ]
+    state_usd = {
+        state: money.sum_known(bill.get(state) for bill in bills)
+        for state in sorted({state for bill in bills for state in bill})
+    }
+    usd = money.sum_known(state_usd.values())
+
+    def total(states: Collection[str]) -> Decimal | None:
+        parts = (state_usd[state] for state in state_usd if state in states)
+        return None if usd is None else money.sum_known(parts) or Decimal("0.00")
+
+    return SpendTotals(
+        **row,
+        usd=usd,
+        used_usd=total(USED),
+        wasted_usd=total(WASTED),
+        idle_usd=total(("idle",)),
+        state_usd=state_usd,
+    )
 
 
 def read_by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:

@@ -45,16 +45,15 @@ def read_statement(views: Views, window: Window, filters: Filters, key: str) -> 
     """
     rows = read_by_owner(views, window, filters, key)
     totals = spend.read_totals(views, window, filters)
-    if totals.wasted_usd is None or totals.idle_usd is None:
+    if totals.wasted_usd is None:
         return rows
     parts = {f"{state}_usd": rows[f"{state}_usd"].to_pylist() for state in STATES}
-    idle, *others = (money.sum_known(column) for column in parts.values())
-    rest = money.apportion_column(others, totals.wasted_usd - totals.idle_usd)
-    wholes = [totals.idle_usd if idle else idle, *rest]
     cents = {
-        name: money.apportion_column(column, whole)
-        for (name, column), whole in zip(parts.items(), wholes, strict=True)
+        f"{state}_usd": money.apportion_column(parts[f"{state}_usd"], totals.state_usd.get(state))
+        for state in STATES
     }
     wasted = [money.sum_known(row) for row in zip(*cents.values(), strict=True)]
-    unknown = money.apportion_column(rows["unknown_usd"].to_pylist())
+    unknown = money.apportion_column(
+        rows["unknown_usd"].to_pylist(), totals.state_usd.get("unknown")
+    )
     return spend.set_columns(rows, cents | {"waste_usd": wasted, "unknown_usd": unknown})

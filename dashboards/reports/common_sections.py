@@ -69,7 +69,7 @@ def build_waterfall_section(
             "meaning": s.meaning,
             "gpu_hours": s.gpu_hours,
             "share": 100 * s.gpu_hours / waterfall_total.gpu_hours,
-            "usd": s.usd,
+            "usd": paid.state_usd.get(s.state),
         }
         for s in waterfall_total.steps
     ]

@@ -96,7 +96,7 @@ def document(request: ReportRequest) -> ReportDocument:
     views, window, filters = request.views, request.window, request.filters
     figures = report_figures.read_report_figures(request)
     waterfall_total, stages = figures.waterfall_total, figures.stages
-    owners = waste.read_by_owner(views, window, filters, "team").to_pylist()
+    owners = waste.read_statement(views, window, filters, "team").to_pylist()
     advice = inbox.order_by_dollars(figures.advice)
     budget = anomalies.find_budget(request.settings.finance, filters)
     month = spend.read_month(views, window.end, filters, budget)

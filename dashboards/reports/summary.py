@@ -10,7 +10,6 @@ from dashboards.reports.amounts import format_hours, format_usd, write_usd
 from dashboards.reports.report_request import ReportRequest
 from dashboards.text import count, format_missing, format_share
 from fallow.models import PLATFORM
-from fallow.money import apportion
 
 WORDS = {
     "idle": "allocated and not used",
@@ -47,7 +46,7 @@ def write_waste_sentence(
         return "Every GPU-hour that was paid for was at work, starting up, or of unknown use."
     steps = [s for s in waterfall_total.steps if s.state in waste.STATES and s.gpu_hours]
     steps.sort(key=lambda s: (-(s.usd or 0), -s.gpu_hours))
-    dollars = apportion([s.usd for s in steps], totals.wasted_usd)
+    dollars = [totals.state_usd.get(step.state) for step in steps]
     parts = [
         f"{format_hours(step.gpu_hours) if usd is None else format_usd(usd)} {WORDS[step.state]}"
         for step, usd in zip(steps, dollars, strict=True)

@@ -61,7 +61,8 @@ def what_if(
         run.data(rows, noun="what-if", **answer.describe_what_if(result))
         return
     run.say(f"{result.calibration.trust}: {result.calibration.why}")
-    run.data(rows, noun="what-if")
+    is_table = run.output in {Output.table, Output.md}
+    run.data(list(map(answer.write_durations, rows)) if is_table else rows, noun="what-if")
     run.say(f"{note}; scheduler: {result.scheduler}")
     run.say(answer.describe_difference(result))
     run.say(answer.describe_dollars(result.dollars))

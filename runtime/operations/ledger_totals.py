@@ -101,7 +101,8 @@ def read_total_spend(
     sums = None
     if view == "loaded" and not share_unallocated:
         sums = reconciliation.read_reconciliation(warehouse, chosen, Filters(cluster=cluster))
-        notes += _write_savings_notes(sums, by)
+        # Where nothing is accounted, the window's own note says so: findings do not matter.
+        notes += _write_savings_notes(sums, by) if rows else []
     is_analyzed = sums is not None and sums.saves_gpu_hours is not None
     is_known = is_analyzed and OWNER_KEYS.issuperset(by)
     _add_savings(bills, ["cluster"], read_savings(["cluster"]) if is_known else None)

@@ -10,7 +10,7 @@ from dashboards.figures.query import Filters
 from dashboards.figures.reconciliation import Reconciliation, rank_by_dollars
 from dashboards.waste_report import format_money
 from fallow.models import WASTED
-from fallow.money import sum_bills
+from fallow.money import split_states, sum_bills, sum_known
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -26,7 +26,11 @@ def compute_reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     in_use = waterfall.saved_in([s for s in _list_states(waterfall) if s not in WASTED])
     return Reconciliation(
         wasted_gpu_hours=wasted.gpu_hours,
-        wasted_usd=wasted.usd,
+        wasted_usd=sum_known(
+            bill.get(state)
+            for bill in map(split_states, waterfall.list_states().values())
+            for state in WASTED
+        ),
         saves_gpu_hours=saved.gpu_hours,
         saves_usd=None if saved.usd is None else sum_bills(of_clusters) or Decimal(),
         in_use_gpu_hours=in_use.gpu_hours,

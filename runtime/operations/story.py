@@ -47,8 +47,7 @@ def build_story(
     where = {"since": window.start, "until": window.end, "cluster": cluster}
     states = views.query(load_sql("states"), where).to_pylist()
     fleet = views.query(load_sql("fleet"), where).to_pylist()[0]
-    idle = [row["usd"] if row["state"] == "idle" else Decimal() for row in states]
-    usd, _ = money.split([row["usd"] for row in states], idle)
+    usd = money.split_states({row["state"]: row["usd"] for row in states})
     return Story(
         cluster=cluster,
         window=window,
@@ -56,8 +55,8 @@ def build_story(
         nodes=int(fleet["nodes"]),
         states=sort_states(
             [
-                StateTotal(row["state"], _convert_hours(row["gpu_hours"]), paid)
-                for row, paid in zip(states, usd, strict=True)
+                StateTotal(row["state"], _convert_hours(row["gpu_hours"]), usd[row["state"]])
+                for row in states
             ]
         ),
         wastes=tuple(sum_wastes(findings, window)),

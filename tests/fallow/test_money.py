@@ -5,7 +5,16 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.money import CENT, apportion, multiply, round_to_cents, split, sum_money
+from fallow.money import (
+    CENT,
+    apportion,
+    multiply,
+    round_to_cents,
+    split,
+    split_states,
+    sum_known,
+    sum_money,
+)
 
 dollars = st.none() | st.decimals(0, 10**6, places=8)
 
@@ -43,6 +52,22 @@ def test_rows_and_their_idle_parts_sum_to_their_own_totals(
         if row is not None and part is not None:
             assert 0 <= part <= row
             assert percent < 100 or part == row
+
+
+@given(st.dictionaries(st.sampled_from(["idle", "free", "lost", "low", "unknown"]), dollars))
+def test_what_states_cost_in_cents_sums_to_the_bill_of_a_cluster(
+    states: dict[str, Decimal | None],
+) -> None:
+    cents = split_states(states)
+    assert list(cents) == list(states)
+    assert sum_known(cents.values()) == sum_money(list(states.values()))
+
+
+def test_a_states_cents_are_the_same_alone_and_in_a_sum() -> None:
+    exact = {"idle": Decimal("10.0049"), "free": Decimal("1.0049"), "low": Decimal("1.0049")}
+    cents = split_states(exact)
+    assert cents == {"idle": Decimal("10.00"), "free": Decimal("1.01"), "low": Decimal("1.00")}
+    assert sum_known(cents.values()) == Decimal("12.01")
 
 
 def test_a_part_of_dollars_has_the_decimals_that_can_be_stored() -> None:

@@ -1,5 +1,5 @@
 -- A window in one row: paid, used, wasted and unknown add up; days tell whether it is whole.
--- Dollars are lists: those of each cluster. Rows are summed by day and state first: sums with
+-- `bills` are the dollars of each cluster, by state. Rows are summed by day and state first: sums with
 -- conditions over every row cost more.
 WITH by_state AS (
     SELECT
@@ -24,12 +24,15 @@ WITH by_state AS (
 by_cluster AS (
     SELECT
         cluster,
-        sum(usd) AS usd,
-        coalesce(sum(usd) FILTER (WHERE state IN ('productive', 'low', 'startup')), sum(usd) * 0)
-            AS used_usd,
-        coalesce(sum(usd) FILTER (WHERE list_contains($wasted, state)), sum(usd) * 0) AS wasted_usd,
-        coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd
-    FROM by_state
+        list({'state': state, 'usd': usd} ORDER BY state) AS bill
+    FROM (
+        SELECT
+            cluster,
+            state,
+            sum(usd) AS usd
+        FROM by_state
+        GROUP BY ALL
+    )
     GROUP BY cluster
 )
 
@@ -37,14 +40,11 @@ SELECT
     count(DISTINCT day) AS days,
     count(DISTINCT cluster) AS clusters,
     coalesce(sum(gpu_hours), 0) AS gpu_hours,
-    (SELECT coalesce(list(usd), []) FROM by_cluster) AS usd,
+    (SELECT coalesce(list(bill), []) FROM by_cluster) AS bills,
     coalesce(sum(gpu_hours) FILTER (WHERE state IN ('productive', 'low', 'startup')), 0)
         AS used_gpu_hours,
-    (SELECT coalesce(list(used_usd), []) FROM by_cluster) AS used_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE list_contains($wasted, state)), 0) AS wasted_gpu_hours,
-    (SELECT coalesce(list(wasted_usd), []) FROM by_cluster) AS wasted_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
-    (SELECT coalesce(list(idle_usd), []) FROM by_cluster) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(unpriced_gpu_hours), 0) AS unpriced_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
