@@ -299,8 +299,10 @@ def _render_worst(story: Story, width: int) -> list[str]:
     wasted = [w.usd for w in story.wastes if w.usd is not None]
     total = format_money(sum(wasted, Decimal())) if wasted else "no price"
     hours = sum(w.gpu_hours for w in story.wastes)
-    count = f"{len(story.wastes)} workloads" if len(story.wastes) > 1 else "1 workload"
-    lines = [f"Allocated, idle: {total}, {hours:,.1f} GPU-hours in {count}; the worst:"]
+    # A workload has a row for each kind of finding.
+    named = {(w.owner, w.workload) for w in story.wastes}
+    where = f"{count(len(named), 'workload')} that were idle for a while"
+    lines = [f"Allocated, idle: {total}, {hours:,.1f} GPU-hours in {where}; the worst:"]
     for number, w in enumerate(story.wastes[:WORST], start=1):
         title = f"  {number} {w.workload}"
         lines.append(f"{title:<52} {format_money(w.usd):>12} {w.gpu_hours:>9,.1f} GPU-h  {w.kind}")

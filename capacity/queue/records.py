@@ -36,6 +36,11 @@ class WaitReason(msgspec.Struct, frozen=True):
     """event, condition, placement or container."""
     at: datetime | None = None
 
+    @property
+    def words(self) -> str:
+        """The reason as people read it."""
+        return "no room" if self.reason == "no_fit" else self.reason.replace("_", " ")
+
 
 class QueueBlocker(msgspec.Struct, frozen=True):
     """A workload that holds GPUs which a waiting one could use, idle or at a lower priority."""
@@ -157,5 +162,5 @@ class QueuedWorkload(msgspec.Struct, frozen=True):
         """Return the cheapest way that holds in words, or why a raised quota is none either."""
         if self.cheapest_way is not None:
             return self.cheapest_way.describe()
-        raised = next((f" {way.why}" for way in self.ways if way.kind == "raise_quota"), "")
+        raised = next((f", {way.why}" for way in self.ways if way.kind == "raise_quota"), "")
         return f"none was found{raised}"

@@ -203,7 +203,7 @@ def _build_row(
                 "why": row["message"] or UNKNOWN, "waiting_cost": None}  # fmt: skip
     return {
         **row,
-        "reason": ", ".join(reason.reason.replace("_", " ") for reason in record.reasons),
+        "reason": ", ".join(reason.words for reason in record.reasons),
         "way": record.describe_way(),
         "blocked_by": blockers or record.held_by_others or "nobody",
         "why": record.reasons[0].text,

@@ -71,7 +71,7 @@ def why_pending(
         run.say(f"it has no pods yet: it waits by {', '.join(record.objects)}")
     run.say(": ".join(filter(None, (words, described["why"]))))
     for reason in record.reasons:
-        run.say(f"why ({reason.source}): {reason.reason}: {reason.text}")
+        run.say(f"why ({reason.source}): {reason.words}: {reason.text}")
     for blocker in record.blocked_by:
         name = pending.format_key(blocker.key)
         run.say(f"blocked by {name}: {blocker.gpus} GPUs that it could use; {blocker.why}")

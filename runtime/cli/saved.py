@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dashboards.figures.savings import KINDS
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
@@ -51,10 +52,10 @@ def saved(
     if run.output is Output.csv:
         return
     usd = "no price" if total["usd"] is None else f"${total['usd']:,.2f}"
-    parts = [f"${total[k]:,.2f} {k}" for k in savings.KINDS if total[k]]
+    parts = [f"${total[k]:,.2f} {k}: {words}" for k, words in KINDS.items() if total[k]]
     run.say(
         f"{total['actions']} actions since {since_at:%Y-%m-%d %H:%M} UTC saved "
-        f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({', '.join(parts)})" if parts else "")
+        f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({'; '.join(parts)})" if parts else "")
     )
     if total["unknown_gpu_hours"]:
         run.say(

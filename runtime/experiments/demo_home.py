@@ -94,7 +94,7 @@ def list_commands(home: Path, finding: str | None) -> list[str]:
     program, option = find_program(), f"--home {quote(str(home.absolute()))}"
     return [
         f"{program} dashboard {option}",
-        *([f"{program} explain {finding} {option}"] if finding else []),
+        *([f"{program} explain {finding} --cluster {CLUSTER} {option}"] if finding else []),
         f"{program} spend --by team --cluster {CLUSTER} {option}",
     ]
 

@@ -141,7 +141,7 @@ def build_queue_row(record: QueuedWorkload) -> dict[str, Any]:
         "hours": record.hours,
         "gpu_hours": record.gpu_hours,
         "waiting_cost": record.waiting_cost,
-        "why": record.reasons[0].reason,
+        "why": record.reasons[0].words,
         "blocked_by": ", ".join(format_key(b.key) for b in record.blocked_by),
         "way_in": record.describe_way(),
         "at_once": record.at_once,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actions.backtest.result import compute_wilson_interval
 from actions.journal import Journal, JournalState
 from actions.savings.storage import measure_watched
+from dashboards.figures.savings import KINDS
 from fallow.money import apportion, round_to_cents
 from fallow.protocols import Views
 from fallow.settings import Settings
@@ -17,7 +18,6 @@ from runtime.operations.queries import load_sql
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-KINDS = ("cash", "served", "released", "sunk")
 ABOUT = ("policy", "namespace", "workload_kind", "workload", "verb", "start", "end")
 """Columns of a row by action, besides its id."""
 Row = dict[str, Any]
