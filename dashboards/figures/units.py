@@ -93,6 +93,12 @@ def read_runs(views: Views, window: Window, filters: Filters) -> pa.Table:
     return run_query(views, (*BY_DAY, "units/runs"), window, filters, kinds=[*RUNS])
 
 
+def read_run_costs(views: Views, window: Window, filters: Filters) -> Distribution | None:
+    """Return the distribution of what the runs of `read_runs` cost; None = none has a price."""
+    costs = read_runs(views, window, filters)["usd"].to_pylist()
+    return measure_distribution([float(usd) for usd in costs if usd is not None])
+
+
 def read_served(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per workload that served in the window, the most expensive first.
 
