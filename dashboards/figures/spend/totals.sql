@@ -1,6 +1,6 @@
 -- A window in one row: paid, used, wasted and unknown add up; days tell whether it is whole.
--- `bills` are the dollars of each cluster, by state. Rows are summed by day and state first: sums with
--- conditions over every row cost more.
+-- `bills` are the dollars of each cluster, by state. Rows are summed by day and state first: sums
+-- with conditions over every row cost more.
 WITH by_state AS (
     SELECT
         date_trunc('day', bucket) AS day,
@@ -24,7 +24,7 @@ WITH by_state AS (
 by_cluster AS (
     SELECT
         cluster,
-        list({'state': state, 'usd': usd} ORDER BY state) AS bill
+        list(struct_pack(state := state, usd := usd) ORDER BY state) AS bill
     FROM (
         SELECT
             cluster,
@@ -32,7 +32,7 @@ by_cluster AS (
             sum(usd) AS usd
         FROM by_state
         GROUP BY ALL
-    )
+    ) AS states
     GROUP BY cluster
 )
 
