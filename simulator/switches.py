@@ -8,7 +8,8 @@ from typing import Any
 from fallow.errors import UsageError
 from fallow.kube.objects import get_annotations, get_path
 from simulator.arrivals import Category
-from simulator.cluster.objects import build_nested_patch, format_time
+from simulator.cluster.objects import build_nested_patch
+from simulator.kube.server_metadata import format_time
 
 Object = dict[str, Any]
 

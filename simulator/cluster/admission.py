@@ -23,11 +23,9 @@ from simulator.cluster.objects import (
     Object,
     build_owner_references,
     find_condition,
-    format_time,
     get_kind,
     hash_template,
     is_live,
-    parse_time,
     set_conditions,
 )
 from simulator.cluster.pod_requests import count_units, sum_uses
@@ -37,6 +35,7 @@ from simulator.cluster.quotas.cohort import ClusterQueue, Quota
 from simulator.cluster.quotas.kueue import Cohorts
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import Key, View
+from simulator.kube.server_metadata import format_time, parse_time
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 JOB_UID = "kueue.x-k8s.io/job-uid"

@@ -18,7 +18,7 @@ from simulator.cluster.failures import Failures
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.nodes import SimulatedNode, build_node_object
-from simulator.cluster.objects import Object, get_kind, is_live, parse_time
+from simulator.cluster.objects import Object, get_kind, is_live
 from simulator.cluster.pod_requests import count_gpus
 from simulator.cluster.quota_status import QuotaStatus
 from simulator.cluster.scheduler.requests import POLICIES, Policy
@@ -27,6 +27,7 @@ from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
 from simulator.kube.history import StoreChange
+from simulator.kube.server_metadata import parse_time
 from simulator.kube.store import ObjectStore
 from simulator.models import DeviceAllocation, Holder, Outage, SimulatedDevice
 

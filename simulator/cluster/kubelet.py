@@ -6,10 +6,11 @@ from typing import Any
 
 from fallow.kube.objects import get_annotations, get_path, get_uid, has_ended, is_deleting
 from simulator.cluster.hardware import Hardware
-from simulator.cluster.objects import Object, format_time, is_live, parse_time, set_conditions
+from simulator.cluster.objects import Object, is_live, set_conditions
 from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
+from simulator.kube.server_metadata import format_time, parse_time
 from simulator.models import Holder
 
 STOP = "simulator.fallow/stop-seconds"

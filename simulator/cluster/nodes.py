@@ -16,8 +16,8 @@ from fallow.gpu_models import read_gpu_models
 from fallow.resources import read_table
 from simulator.cluster.labels import build_labels
 from simulator.cluster.mig import GpuLayout, list_gpu_layouts
-from simulator.cluster.objects import format_time
 from simulator.cluster.scheduler.requests import NodeTaint
+from simulator.kube.server_metadata import format_time
 from simulator.models import SimulatedDevice
 
 MAX_PODS = 110

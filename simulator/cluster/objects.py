@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
 from fallow.kube.objects import get_path, get_uid, has_ended, name
+from simulator.kube.server_metadata import format_time
 
 Object = dict[str, Any]
 
@@ -20,20 +19,6 @@ SHARED_KINDS = {
     "nos.nebuly.com",
 }
 """Groups whose kinds have names that other groups have too."""
-
-
-@cache
-def format_time(at_s: float) -> str:
-    """Return a time as the API writes it, to the second."""
-    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@cache
-def parse_time(text: str) -> float:
-    """Return a parsed time; 0 for none."""
-    if not text:
-        return 0.0
-    return datetime.fromisoformat(text).timestamp()
 
 
 def get_kind(obj: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from fallow.gpu_models import find_gpu_model
 from fallow.kube.objects import get_annotations, get_labels, get_namespace, get_path, get_uid, name
 from fallow.kube.pod_requests import sum_pod_amounts
 from fallow.kube.quantities import require_quantity
-from simulator.cluster.objects import Object, parse_time
+from simulator.cluster.objects import Object
 from simulator.cluster.scheduler.requests import WHOLE, NodeTaint, PodRequest, PodToleration
+from simulator.kube.server_metadata import parse_time
 
 MIB = 2**20
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"

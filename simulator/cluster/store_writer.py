@@ -8,7 +8,8 @@ from collections import defaultdict, deque
 from typing import Any, Literal
 
 from fallow.kube.objects import get_namespace, get_path, get_uid, name
-from simulator.cluster.objects import Object, format_time, get_kind
+from simulator.cluster.objects import Object, get_kind
+from simulator.kube.server_metadata import format_time
 from simulator.kube.status import StatusError
 from simulator.kube.store import ObjectStore
 

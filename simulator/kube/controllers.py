@@ -160,6 +160,6 @@ def _add_taints(node: Object, now: float) -> Object | None:
     taint = {
         "key": CORDON_TAINT,
         "effect": "NoSchedule",
-        "timeAdded": server_metadata.format_rfc3339(now),
+        "timeAdded": server_metadata.format_time(now),
     }
     return {"spec": {"taints": [*others, *([taint] if cordoned else [])] or None}}

@@ -56,7 +56,7 @@ def end_object(kind: ApiKind, old: Object, how: DeleteOptions, now: float) -> tu
         began = server_metadata.parse_time(meta["deletionTimestamp"]) - left
     elif meta.get("generation"):
         meta["generation"] += 1
-    meta["deletionTimestamp"] = server_metadata.format_rfc3339(began + grace)
+    meta["deletionTimestamp"] = server_metadata.format_time(began + grace)
     meta["deletionGracePeriodSeconds"] = grace
     new = {**old, "metadata": meta}
     if kind.key == "Namespace":

@@ -84,7 +84,7 @@ def _spend_budget(store: "ObjectStore", budget: Object, pod: Object, *, dry_run:
         return
     new_status = {
         "disruptionsAllowed": allowed - 1,
-        "disruptedPods": {pod["metadata"]["name"]: server_metadata.format_rfc3339(store.now())},
+        "disruptedPods": {pod["metadata"]["name"]: server_metadata.format_time(store.now())},
     }
     store.patch(PDB, meta["name"], meta["namespace"], {"status": new_status}, subresource="status")
 
@@ -108,7 +108,7 @@ def _mark(store: "ObjectStore", pod: Object, manager: str) -> None:
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
-        "lastTransitionTime": server_metadata.format_rfc3339(store.now()),
+        "lastTransitionTime": server_metadata.format_time(store.now()),
     }
     body = {"status": {"conditions": [condition]}}
     store.patch(

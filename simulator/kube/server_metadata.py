@@ -21,19 +21,16 @@ _LEFT_OUT = ("labels", "annotations", "finalizers", "ownerReferences")
 _SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def format_rfc3339(seconds: float) -> str:
-    """Return seconds since the epoch as the server writes times."""
-    return _format_time(int(seconds))
+@lru_cache(maxsize=4096)
+def format_time(seconds: float) -> str:
+    """Return seconds since the epoch as the server writes times, to the second."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@lru_cache(maxsize=256)
-def _format_time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
+@lru_cache(maxsize=4096)
 def parse_time(text: str) -> float:
-    """Return seconds since the epoch of a time that the server wrote."""
-    return datetime.fromisoformat(text).timestamp()
+    """Return seconds since the epoch of a time that the server wrote; 0 for none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def build_key(namespace: str, name: str) -> str:
@@ -73,7 +70,7 @@ def build_initial_metadata(
         meta["name"] = meta["generateName"] + draws.ending()
     if not kind.namespaced:
         meta.pop("namespace", None)
-    meta |= {"uid": draws.uid(), "creationTimestamp": format_rfc3339(now)}
+    meta |= {"uid": draws.uid(), "creationTimestamp": format_time(now)}
     if kind.generation:
         meta["generation"] = 1
     return {"apiVersion": kind.api_version, "kind": kind.kind, **item, "metadata": meta}

@@ -171,7 +171,7 @@ class ObjectStore:
             key = server_metadata.build_key(namespace, name)
             if key in self._shelf(kind_served):
                 raise build_already_exists(kind_served.group, kind_served.plural, name)
-            new = rules.fill_defaults(kind_served, new, server_metadata.format_rfc3339(self.now()))
+            new = rules.fill_defaults(kind_served, new, server_metadata.format_time(self.now()))
             new = canonical.canonicalize(kind_served, new, {})
             new = admission.admit(self, kind_served, new)
             self._refuse(kind_served, name, rules.find_invalid_fields(kind_served, new))
@@ -256,7 +256,7 @@ class ObjectStore:
             last = copy_json(old)
             # Watches get the time of the deletion, also without an earlier delete request.
             last["metadata"].setdefault(
-                "deletionTimestamp", server_metadata.format_rfc3339(self.now())
+                "deletionTimestamp", server_metadata.format_time(self.now())
             )
             self._settle(kind_served, old, last, deleted=not old["metadata"].get("finalizers"))
 
@@ -283,7 +283,7 @@ class ObjectStore:
                 why = f"pod {name} is already assigned to node {bound!r}"
                 raise build_conflict("", "pods/binding", name, why)
             new = admission.label_bound_pod(
-                self, old, node, server_metadata.format_rfc3339(self.now())
+                self, old, node, server_metadata.format_time(self.now())
             )
             return self._commit(
                 self.kind("Pod"), server_metadata.build_key(namespace, name), "MODIFIED", new, old
@@ -395,7 +395,7 @@ class ObjectStore:
             manager=manager,
             subresource=subresource,
             api_version=kind.api_version,
-            time=server_metadata.format_rfc3339(self.now()),
+            time=server_metadata.format_time(self.now()),
             custom=kind.custom,
         )
         return {**new, "metadata": {**new["metadata"], "managedFields": entries}}

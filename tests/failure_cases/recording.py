@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
-from simulator.cluster.objects import format_time
+from simulator.kube.server_metadata import format_time
 from simulator.models import (
     TICK_S,
     Block,

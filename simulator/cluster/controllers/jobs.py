@@ -11,13 +11,12 @@ from simulator.cluster.controllers.child_changes import (
 from simulator.cluster.objects import (
     Object,
     find_condition,
-    format_time,
     is_live,
     is_ready,
-    parse_time,
     set_conditions,
     sort_by_age,
 )
+from simulator.kube.server_metadata import format_time, parse_time
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

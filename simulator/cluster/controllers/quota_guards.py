@@ -11,10 +11,11 @@ from fallow.kube.objects import (
 )
 from fallow.selectors import match_selector, read_selector
 from simulator.cluster.controllers.deployments import compute_share
-from simulator.cluster.objects import Object, get_kind, is_ready, parse_time
+from simulator.cluster.objects import Object, get_kind, is_ready
 from simulator.cluster.store_writer import StoreWriter, get_replicas
 from simulator.cluster.view import View
 from simulator.kube import quota
+from simulator.kube.server_metadata import parse_time
 
 FORGIVE_S = 120.0
 """An eviction that did not happen stops counting after this time (DeletionTimeout)."""

@@ -14,7 +14,8 @@ from fallow.kube.objects import (
 )
 from fallow.resources import read_table
 from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, build_pod
-from simulator.cluster.objects import Object, format_time, is_live, is_ready, set_conditions
+from simulator.cluster.objects import Object, is_live, is_ready, set_conditions
+from simulator.kube.server_metadata import format_time
 
 ROLE, JOB = "training.kubeflow.org/replica-type", "training.kubeflow.org/job-name"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster.objects import format_time
+from simulator.kube.server_metadata import format_time
 from simulator.kube.status import StatusError
 
 Make = Callable[..., Any]
