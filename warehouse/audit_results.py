@@ -182,7 +182,7 @@ def list_due(warehouse: "Warehouse") -> list[_Span]:
 def compute_digest(region: str) -> str:
     """Return a digest of all that defines the audits with stored results, beside the tables."""
     texts = [f"{name}\n{load_step(f'audits/{name}')}" for name in (*SEPARABLE, SUMMED)]
-    texts += [load_step(path) for path in ("pricing/billed/devices", *ERAS, *PRICES)]
+    texts += [load_step(path) for path in ("pricing/billed/device_places", *ERAS, *PRICES)]
     texts += [load_step("audit_results/bill_differences"), region]
     texts += [f"{model.gpu_model} {model.tdp_w}" for model in read_gpu_models()]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

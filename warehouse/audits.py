@@ -154,7 +154,7 @@ def run_hours(
 def add_prices(sql: str) -> str:
     """Return a query with the steps before it that price each hour."""
     named = {path.rpartition("/")[2]: path for path in (*ERAS, *PRICES)}
-    named = {"devices": "pricing/billed/devices", **named}
+    named = {"device_places": "pricing/billed/device_places", **named}
     steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
     return f"WITH {steps}\n{sql}"
 

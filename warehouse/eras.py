@@ -2,14 +2,15 @@
 
 An era is a stretch of observations of one node with the same values, stored with the times of its
 first and its last one; the newest era is as long as `node.last_seen`. A column that a row does not
-know (null) takes part in any era. Rows lead to the same eras in every order of arrival.
+know (null) takes part in any era. Rows lead to the same eras in every order of arrival. So it is
+with a pod's team and a device's node, whose eras are stored where there are several.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import msgspec
@@ -22,6 +23,8 @@ from warehouse.steps import compose_query, load_step
 
 _STORED = ("inventory/every_era", "inventory/stored_eras")
 _Span = tuple[datetime, datetime]
+_Key = tuple[str, str]
+"""A cluster, and a node, pod or device in it."""
 _TIMES = ("valid_from", "valid_to", "born_at", "first_seen", "last_seen")
 VALUES = tuple(c.name for c in list_columns("era") if not c.key and c.name not in {*_TIMES, "uid"})
 """The columns by whose change a new era begins: what prices or attributes an hour."""
@@ -112,25 +115,92 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
     cursor.unregister("incoming")
     if not observed:
         return
-    names = pa.Table.from_pylist([{"cluster": c, "node": n} for c, n in observed])
-    cursor.register("observed", names)
-    stored = _group(read_rows(cursor, compose_query(_STORED), {}))
+    cursor.register("observed", _name(observed, "node"))
+    changed = _mark_changes(cursor, observed, _group(read_rows(cursor, compose_query(_STORED), {})))
+    if changed:
+        cursor.register("observed", _name(changed, "node"))
+        cursor.execute('DELETE FROM era WHERE ("cluster", node) IN (FROM observed)')
+        rows = [row for (c, n), of in changed.items() for row in _build_rows(c, n, of)]
+        _insert(cursor, "era", rows)
+    cursor.unregister("observed")
+
+
+def store_teams(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:
+    """Store in this transaction from when on incoming pods are of another team."""
+    cursor.register("incoming", pods)
+    observed = read_rows(cursor, load_step("inventory/observed_teams"), {})
+    cursor.unregister("incoming")
+    _store_values(cursor, "pod", observed)
+
+
+def store_places(cursor: duckdb.DuckDBPyConnection, places: pa.Table) -> None:
+    """Store in this transaction from when on devices are on another node.
+
+    `places`: cluster, device, node, first_seen, last_seen; before the devices are stored.
+    """
+    cursor.register("incoming", places)
+    observed = read_rows(cursor, load_step("inventory/observed_places"), {})
+    cursor.unregister("incoming")
+    _store_values(cursor, "device", observed)
+
+
+def _store_values(
+    cursor: duckdb.DuckDBPyConnection, kind: Literal["pod", "device"], rows: pa.Table
+) -> None:
+    if not rows.num_rows:
+        return
+    observed = _group_values(rows)
+    cursor.register("observed", _name(observed, "id"))
+    sql = load_step("inventory/stored_values")
+    changed = _mark_changes(cursor, observed, _group_values(read_rows(cursor, sql, {"kind": kind})))
+    if changed:
+        cursor.register("observed", _name(changed, "id"))
+        cursor.execute(
+            'DELETE FROM attribute_era WHERE kind = $kind AND ("cluster", id) IN (FROM observed)',
+            {"kind": kind},
+        )
+        _insert(
+            cursor,
+            "attribute_era",
+            [
+                {
+                    "cluster": cluster, "kind": kind, "id": name, "value": era.values[0],
+                    "valid_from": start, "valid_to": end,
+                    "first_seen": era.first_seen, "last_seen": era.last_seen,
+                }
+                for (cluster, name), eras in changed.items()
+                if len(eras) > 1
+                for era, (start, end) in zip(eras, list_spans(eras), strict=True)
+            ],
+        )
+    cursor.unregister("observed")
+
+
+def _mark_changes(
+    cursor: duckdb.DuckDBPyConnection,
+    observed: dict[_Key, list[Era]],
+    stored: dict[_Key, list[Era]],
+) -> dict[_Key, list[Era]]:
+    """Return the eras that differ from the stored ones, and mark their hours of the ledger."""
     eras = {
         key: reduce(add_observation, seen, stored.get(key, [])) for key, seen in observed.items()
     }
     changed = {key: of for key, of in eras.items() if of != stored.get(key)}
-    if changed:
-        cursor.register("observed", names.filter(pa.array([key in changed for key in observed])))
-        cursor.execute('DELETE FROM era WHERE ("cluster", node) IN (FROM observed)')
-        rows = [row for (c, n), of in changed.items() for row in _build_rows(c, n, of)]
-        cursor.register("eras", pa.Table.from_pylist(rows, schema=get_schema("era")))
-        cursor.execute("INSERT INTO era BY NAME FROM eras")
-        cursor.unregister("eras")
-    cursor.unregister("observed")
     for start, end in _merge(
         span for key, of in changed.items() for span in list_differences(stored.get(key, []), of)
     ):
         mark_ledger_hours(cursor, start, end)
+    return changed
+
+
+def _name(keys: Iterable[_Key], column: str) -> pa.Table:
+    return pa.Table.from_pylist([{"cluster": cluster, column: name} for cluster, name in keys])
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
+    cursor.register("eras", pa.Table.from_pylist(rows, schema=get_schema(table)))
+    cursor.execute(f"INSERT INTO {table} BY NAME FROM eras")
+    cursor.unregister("eras")
 
 
 def list_differences(before: Sequence[Era], after: Sequence[Era]) -> list[_Span]:
@@ -167,12 +237,21 @@ def _merge(spans: Iterable[_Span]) -> list[_Span]:
     return merged
 
 
-def _group(rows: pa.Table) -> dict[tuple[str, str], list[Era]]:
-    grouped: dict[tuple[str, str], list[Era]] = {}
+def _group(rows: pa.Table) -> dict[_Key, list[Era]]:
+    grouped: dict[_Key, list[Era]] = {}
     for row in rows.to_pylist():
         values = tuple(row[name] for name in VALUES)
         era = Era(row["first_seen"], row["last_seen"], row["born_at"], row["uid"], values)
         grouped.setdefault((row["cluster"], row["node"]), []).append(era)
+    return grouped
+
+
+def _group_values(rows: pa.Table) -> dict[_Key, list[Era]]:
+    grouped: dict[_Key, list[Era]] = {}
+    for row in rows.to_pylist():
+        first = row["first_seen"]
+        era = Era(first, row["last_seen"], first, None, (row["value"],))
+        grouped.setdefault((row["cluster"], row["id"]), []).append(era)
     return grouped
 
 

@@ -21,6 +21,7 @@ log = logging.getLogger("fallow.ledger")
 
 STEPS = (
     *ERAS,
+    "inventory/value_eras",
     *(
         f"ledger/{name}"
         for name in (
@@ -28,6 +29,7 @@ STEPS = (
             "node_models",
             "spans",
             "owners",
+            "owner_teams",
             "holders",
             "cuts",
             "fine",
@@ -48,6 +50,7 @@ STEPS = (
             "states",
             "team_hours",
             "devices",
+            "device_places",
             "pooled",
             "weights",
         )

@@ -46,8 +46,8 @@ ERAS = ("inventory/every_era", "inventory/node_eras")
 STRETCHES = tuple(
     f"pricing/{name}" for name in ("subjects", "kinds", "offers", "covered", "stretches")
 )
-"""Steps that need the step `devices` and `ERAS` before them, and the parameter region."""
-NODE_SHARES = (*ERAS, "pricing/billed/devices", *STRETCHES, "pricing/node_shares")
+"""Steps that need the step `device_places` and `ERAS` before them, and the parameter region."""
+NODE_SHARES = (*ERAS, "pricing/billed/device_places", *STRETCHES, "pricing/node_shares")
 """Steps of what part of a node's hours and dollars commitments paid, by the ledger."""
 PRICES = (*STRETCHES, "pricing/timelines", "pricing/prices")
 """The same steps, averaged per bucket of `step_s` seconds."""
@@ -386,8 +386,9 @@ def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa
                 *ERAS,
                 "ledger/begun",
                 "ledger/node_models",
+                "inventory/value_eras",
                 "ledger/spans",
-                "pricing/devices",
+                "pricing/device_places",
                 *STRETCHES,
                 "pricing/device_rates",
             )

@@ -30,6 +30,7 @@ from fallow.rejections import Rejection, build_batch
 from fallow.tables import AND, VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers
+from warehouse.eras import store_places
 from warehouse.failures import FAULTS
 from warehouse.late_devices import MOST_DEVICES
 from warehouse.owner_buckets import RolledSamples, reduce_samples
@@ -314,6 +315,9 @@ def _refresh_buckets(
             devices = describe_devices(cursor, devices)
             cursor.unregister("model")
         changed = hours["first"] - HOUR, hours["last"]
+        places = list_places(rolled.rows)
+        if devices.num_rows or places.num_rows > pc.count_distinct(places["device"]).as_py():
+            store_places(cursor, warehouse.hosts.resolve(cursor, places))
         if devices.num_rows:
             changed = widen_to_lifetimes(cursor, devices, *changed)
             # Telemetry may arrive before the inventory that has the node of an address.
@@ -325,6 +329,14 @@ def _refresh_buckets(
         dirty.mark_hours(cursor, *changed)
         for each in written:
             files.insert(each.result())
+
+
+def list_places(rows: pa.Table) -> pa.Table:
+    """Return which devices of `rollup_5m` rows were on which node from when to when."""
+    spans = rows.group_by(["cluster", "device", "node"]).aggregate(
+        [("bucket", "min"), ("bucket", "max")]
+    )
+    return spans.rename_columns({"bucket_min": "first_seen", "bucket_max": "last_seen"})
 
 
 def _roll_beside(

@@ -17,11 +17,10 @@ from fallow.price_settings import ALWAYS
 from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.tables import Batch
-from fallow.window import Window, get_month_start, parse_timestamp
+from fallow.window import Window, parse_timestamp
 from runtime.operations import collection
 from runtime.operations.import_stores import ImportStore, open_store
 from runtime.operations.prices import read_configured_rates
-from runtime.operations.queries import load_sql
 from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
 from runtime.rendering.finding_tables import Progress
 from warehouse.lake import Warehouse
@@ -106,14 +105,12 @@ class Importer:
         cluster = self.settings.cluster
         rates = read_configured_rates(self.settings, self.now)
         clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
-        before = self._count_objects(store.views)
         ingested = store.ingest(extent.observe(clean))
         store.price(rates)
         store.price(self._rate_batches(rate, valid_from), is_restating=self.is_restating)
         return self._account(
             store,
             extent,
-            objects_before=before,
             rows=ingested.rows,
             added=ingested.added,
             duplicates=ingested.duplicates,
@@ -156,17 +153,12 @@ class Importer:
             return self._account(store, extent, added=added, duplicates=duplicates)
 
     def _account(
-        self,
-        store: ImportStore,
-        extent: TelemetryExtent,
-        *,
-        objects_before: int = 0,
-        **counted: int,
+        self, store: ImportStore, extent: TelemetryExtent, **counted: int
     ) -> dict[str, Any]:
         """Account for the imported time, and return the counts."""
-        window = ledger_window = extent.window
-        if window is None and counted["added"]:
-            ledger_window = self._find_named_hours(store.views, objects_before)
+        window = extent.window
+        # An inventory alone can name the owners of hours whose telemetry was imported before.
+        ledger_window = window or (self._rollup_window(store.views) if counted["added"] else None)
         failures = store.account(ledger_window) if ledger_window is not None else []
         return {
             "cluster": self.settings.cluster,
@@ -176,22 +168,6 @@ class Importer:
             "end": window.end.replace(tzinfo=None) if window else None,
             "audits": "; ".join(failures) or "ok",
         }
-
-    def _find_named_hours(self, views: "Warehouse", objects_before: int) -> Window | None:
-        """Return the hours whose owners an inventory alone can name.
-
-        New pods and nodes may name those of all telemetry that was imported before. Pods that are
-        known have other labels from now on: months that have ended keep what was accounted.
-        """
-        window = self._rollup_window(views)
-        if window is None or self._count_objects(views) > objects_before:
-            return window
-        start = max(window.start, get_month_start(self.now))
-        return Window(start, window.end) if start < window.end else None
-
-    def _count_objects(self, views: "Warehouse") -> int:
-        parameters = {"cluster": self.settings.cluster}
-        return int(views.query(load_sql("objects"), parameters)["objects"][0].as_py())
 
     def _is_empty(self, warehouse: "Warehouse") -> bool:
         """Return whether neither telemetry nor nodes of the cluster are stored."""

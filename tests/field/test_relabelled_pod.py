@@ -1,4 +1,4 @@
-"""A pod's team label that changes leaves the months that have ended to their team."""
+"""A pod's team label that changes leaves the hours before to their team."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PAST = 770
 
 @pytest.mark.long
 def test_a_team_label_that_changes_leaves_the_months_before_as_they_were(site: Site) -> None:
-    """Two GPUs for 6 hours over a month ago are of team red, whatever the label says today."""
+    """Two GPUs for 12 hours over a month ago are of team red, whatever the label says today."""
     node = build_node("n", born=900)
     site.set_price(2)
 
@@ -22,17 +22,22 @@ def test_a_team_label_that_changes_leaves_the_months_before_as_they_were(site: S
         (row,) = site.read_json("warehouse", "query", sql)["rows"]
         return float(row["h"] or 0)
 
+    def measure(since: float) -> None:
+        lines = [
+            line
+            for gpu in range(2)
+            for line in list_lines(
+                f"GPU-{gpu}", "n", gpu=gpu, since=since, until=since - HOURS, modelName=H100,
+                pod="a", namespace="ml", container="c",
+            )
+        ]  # fmt: skip
+        assert site.import_lines(*lines).code == 0
+
     label("red")
-    lines = [
-        line
-        for gpu in range(2)
-        for line in list_lines(
-            f"GPU-{gpu}", "n", gpu=gpu, since=PAST, until=PAST - HOURS, modelName=H100, pod="a",
-            namespace="ml", container="c",
-        )
-    ]  # fmt: skip
-    assert site.import_lines(*lines).code == 0
+    measure(PAST)
     before = sum_red()
     assert before >= 2 * HOURS
     label("blue")
     assert sum_red() == before
+    measure(PAST - HOURS)  # late samples of that month
+    assert sum_red() >= 4 * HOURS

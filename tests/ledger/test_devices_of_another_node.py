@@ -32,11 +32,13 @@ def fleet(builders: Any, tables: Any) -> Any:
     return tables
 
 
-def account(builders: Any, tables: Any) -> tuple[dict[tuple[str, str, str], float], set[str]]:
+def account(
+    builders: Any, tables: Any, minutes: int = 60
+) -> tuple[dict[tuple[str, str, str], float], set[str]]:
     """Return the hours by device, node and namespace, and the pods that are refused a device."""
     builders.hourly(tables)
-    write_allocations(tables, builders.window(0, 60))
-    write_ledger(tables, builders.window(0, 60))
+    write_allocations(tables, builders.window(0, minutes))
+    write_ledger(tables, builders.window(0, minutes))
     hours: Counter[tuple[str, str, str]] = Counter()
     for row in tables.rows("ledger"):
         hours[row["device"], row["node"], row["namespace"]] += row["seconds"] / 3600
@@ -71,3 +73,31 @@ def test_a_device_that_was_moved_is_where_its_pod_was(builders: Any, tables: Any
     hours, _ = account(builders, tables)
     assert hours["GPU-0", "a", "ns-t"] == 1
     assert sum(hours.values()) == 2, "each node has its GPU once"
+
+
+@pytest.mark.parametrize(("left_at", "paid"), [(90, 2), (120, 2.5)])
+def test_a_card_that_moves_within_an_hour_is_on_each_node_in_its_time(
+    builders: Any, tables: Any, left_at: float, paid: float
+) -> None:
+    """The node that it left lacks a GPU from then on, as long as it lives."""
+    lives = {"a": (0, left_at), "b": (90, 120)}
+    for node, (start, end) in lives.items():
+        seen = {"first_seen": builders.at(start), "last_seen": builders.at(end)}
+        tables.put("node", [{"cluster": "c", "node": node, "gpu_count": 1, **seen}])
+    rows = builders.looks("GPU-0", 0, 120)
+    tables.put("device", [builders.device("GPU-0", node="b", end=120)])
+    tables.put("rollup_5m", rows)
+    eras = [("a", builders.at(0), builders.at(90)), ("b", builders.at(90), None)]
+    tables.put(
+        "attribute_era",
+        [
+            {"cluster": "c", "kind": "device", "id": "GPU-0", "value": node}
+            | {"valid_from": start, "valid_to": end, "first_seen": start, "last_seen": end}
+            for node, start, end in eras
+        ],
+    )
+    hours, _ = account(builders, tables, 120)
+    assert sum(hours.values()) == paid
+    assert hours["GPU-0", "a", ""] == 1
+    assert hours["GPU-0", "b", ""] == 1, "an hour has one node, that of its middle"
+    assert hours.get(("a/untracked0", "a", ""), 0) == paid - 2

@@ -132,3 +132,34 @@ def test_what_pods_held_follows_the_replicas_of_their_time(
     then = allocate((0, None, 4))
     assert then != allocate((0, None, 1))
     assert then == allocate((0, 60, 4), (60, None, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "teams"),
+    [
+        pytest.param(60, {0: "red", 1: "blue"}, id="at-the-full-hour"),
+        pytest.param(20, {0: "blue", 1: "blue"}, id="most-of-the-hour"),
+        pytest.param(200, {0: "red", 1: "red"}, id="later"),
+    ],
+)
+def test_an_hour_is_of_the_team_that_its_pod_had_then(
+    builders: Any, tables: Any, change: float, teams: dict[int, str]
+) -> None:
+    tables.put("device", [builders.device("g", end=120)])
+    tables.put("rollup_5m", builders.looks("g", 0, 120, "p"))
+    pod = {"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", "node": "n"}
+    times = {"scheduled_at": builders.at(0), "last_seen": builders.at(200)}
+    tables.put("pod", [pod | times | {"gpu_request": 1.0, "team": "blue"}])
+    for team, start, end in (("red", 0, change), ("blue", change, None)):
+        tables.put(
+            "attribute_era",
+            [
+                {"cluster": "c", "kind": "pod", "id": "u", "value": team}
+                | {"valid_from": builders.at(start)}
+                | ({} if end is None else {"valid_to": builders.at(end)})
+            ],
+        )
+    builders.hourly(tables)
+    write_allocations(tables, builders.window(0, 120))
+    write_ledger(tables, builders.window(0, 120))
+    assert {row["bucket"].hour: row["team"] for row in tables.rows("ledger")} == teams

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from fallow.settings import Settings
 from fallow.tables import Batch, get_schema
 from warehouse.dirty import FAR
-from warehouse.eras import VALUES, Era, add_observation, list_differences, list_spans
+from warehouse.eras import (
+    VALUES,
+    Era,
+    add_observation,
+    list_differences,
+    list_spans,
+    store_places,
+)
 from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
@@ -179,3 +186,103 @@ def test_a_change_of_each_value_begins_an_era(settings: Settings, name: str) -> 
     values = [{name: first, "last_seen": at(1)}, {name: second, "last_seen": at(2)}]
     stored = store(settings, *([row] for row in values))
     assert [row[:2] for row in stored] == [(at(0), at(2)), (at(2), None)]
+
+
+VALUES_BY_TIME = "SELECT valid_from, valid_to, value FROM attribute_era ORDER BY ALL"
+
+
+def read_values(settings: Settings) -> list[tuple[Any, ...]]:
+    with Warehouse.open(settings) as warehouse:
+        return [tuple(row.values()) for row in warehouse.query(VALUES_BY_TIME).to_pylist()]
+
+
+RED, BLUE = ('{"team": "red"}', "red"), ('{"team": "blue"}', "blue")
+NO_TEAM, NO_LABELS = ('{"app": "x"}', None), (None, None)
+RED_TO_BLUE = [(at(1), at(5), "red"), (at(5), None, "blue")]
+
+
+@pytest.mark.parametrize(
+    ("observations", "eras"),
+    [
+        pytest.param([[(1, *RED)], [(5, *BLUE)], [(6, *BLUE)]], RED_TO_BLUE, id="changed"),
+        pytest.param([[(1, *RED), (5, *BLUE)]], RED_TO_BLUE, id="in-one-batch"),
+        pytest.param([[(5, *BLUE)], [(1, *RED)]], RED_TO_BLUE, id="older-one-later"),
+        pytest.param([[(1, *RED)], [(3, *NO_LABELS)], [(5, *BLUE)]], RED_TO_BLUE, id="unseen"),
+        pytest.param(
+            [[(1, *RED)], [(5, *NO_TEAM)]],
+            [(at(1), at(5), "red"), (at(5), None, "")],
+            id="removed",
+        ),
+        pytest.param(
+            [[(1, *RED)], [(5, *BLUE)], [(9, *RED)]],
+            [(at(1), at(5), "red"), (at(5), at(9), "blue"), (at(9), None, "red")],
+            id="back-again",
+        ),
+        pytest.param([[(1, *NO_TEAM)], [(5, *RED)]], [], id="first-team"),
+        pytest.param([[(1, *RED)], [(5, *RED)]], [], id="same"),
+    ],
+)
+def test_a_pod_is_of_each_team_from_its_observation_on(
+    settings: Settings,
+    observations: list[list[tuple[int, str | None, str | None]]],
+    eras: list[tuple[Any, ...]],
+) -> None:
+    with Warehouse.open(
+        settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
+    ) as warehouse:
+        for rows in observations:
+            columns: dict[str, list[object]] = {
+                "cluster": ["c"] * len(rows),
+                "uid": ["u"] * len(rows),
+                "last_seen": [at(hour) for hour, _, _ in rows],
+                "first_seen": [at(hour) for hour, _, _ in rows],
+                "labels": [labels for _, labels, _ in rows],
+                "team": [team for _, _, team in rows],
+            }
+            warehouse.ingest([Batch.of("pod", columns)])
+    assert read_values(settings) == eras
+
+
+@pytest.mark.parametrize(
+    ("refreshes", "eras"),
+    [
+        pytest.param([[("a", 1, 2)], [("a", 3, 4)]], [], id="stays"),
+        pytest.param(
+            [[("a", 1, 2)], [("b", 4, 5)]],
+            [(at(1), at(4), "a"), (at(4), None, "b")],
+            id="moved",
+        ),
+        pytest.param(
+            [[("a", 1, 2), ("b", 4, 5)]],
+            [(at(1), at(4), "a"), (at(4), None, "b")],
+            id="moved-within-a-refresh",
+        ),
+        pytest.param([[("a", 1, 4), ("b", 2, 5)]], [], id="two-in-turns"),
+        pytest.param(
+            [[("a", 1, 2)], [("b", 4, 5)], [("a", 1, 2)]],
+            [(at(1), at(4), "a"), (at(4), None, "b")],
+            id="late-rows-of-before",
+        ),
+    ],
+)
+def test_a_device_is_on_each_node_from_its_first_bucket_there_on(
+    settings: Settings,
+    refreshes: list[list[tuple[str, int, int]]],
+    eras: list[tuple[Any, ...]],
+) -> None:
+    with Warehouse.open(
+        settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
+    ) as warehouse:
+        for places in refreshes:
+            columns: dict[str, list[object]] = {
+                "cluster": ["c"] * len(places),
+                "device": ["GPU-0"] * len(places),
+                "node": [node for node, _, _ in places],
+                "first_seen": [at(first) for _, first, _ in places],
+                "last_seen": [at(last) for _, _, last in places],
+            }
+            batch = Batch.of("device", columns)
+            with warehouse.transaction() as cursor:
+                store_places(cursor, batch.rows.select(list(columns)))
+            warehouse.ingest([batch])
+    assert read_values(settings) == eras

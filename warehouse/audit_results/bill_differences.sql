@@ -11,7 +11,7 @@ FROM (
         - coalesce(sum((l.gpu_seconds / 3600 * p.loaded_usd_h)::DECIMAL(38, 12)), 0)
             AS difference_usd
     FROM ledger AS l
-    INNER JOIN devices AS d
+    INNER JOIN device_places AS d
         ON
             l.cluster = d.cluster
             AND l.node IS NOT DISTINCT FROM d.node

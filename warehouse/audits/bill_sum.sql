@@ -5,7 +5,7 @@ SELECT
     sum(l.usd) AS ledger_usd,
     sum((l.gpu_seconds / 3600 * p.loaded_usd_h)::DECIMAL(38, 12)) AS bill_usd
 FROM ledger AS l
-INNER JOIN devices AS d
+INNER JOIN device_places AS d
     ON
         l.cluster = d.cluster
         AND l.node IS NOT DISTINCT FROM d.node

@@ -2,6 +2,7 @@
 SELECT
     device_id,
     kind,
+    node,
     unnest(
         generate_series(
             time_bucket(to_seconds($step_s), from_at),

@@ -1,10 +1,9 @@
--- Everything that has rows in the ledger, once: name, node, model and weight. The weight of a GPU's
--- unpartitioned part differs by bucket: `weights` has it.
+-- Everything that has rows in the ledger, once: name, model and weight. The weight of a GPU's
+-- unpartitioned part differs by bucket: `weights` has it; the node by time: `places`.
 SELECT
     device_id,
     any_value(cluster) AS cluster,
     any_value(device) AS device,
-    any_value(node) AS node,
     any_value(model) AS model,
     any_value(weight) AS weight,
     any_value(kind) AS kind,
@@ -16,7 +15,6 @@ SELECT
     device_id,
     any_value(cluster) AS cluster,
     any_value(device) AS device,
-    any_value(node) AS node,
     any_value(model) AS model,
     1 AS weight,
     'untracked' AS kind,

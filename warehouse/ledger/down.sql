@@ -106,13 +106,15 @@ ordered_devices AS (
     FROM in_hours
 )
 
-SELECT
+SELECT DISTINCT
     d.device_id,
-    s.from_at,
-    s.to_at
+    greatest(s.from_at, d.from_at) AS from_at,
+    least(s.to_at, d.to_at) AS to_at
 FROM stretches AS s
-INNER JOIN spans AS d ON s.cluster = d.cluster AND s.node = d.node
-GROUP BY d.device_id, s.from_at, s.to_at
+INNER JOIN spans AS d
+    ON
+        s.cluster = d.cluster AND s.node = d.node
+        AND s.from_at < d.to_at AND s.to_at > d.from_at
 UNION ALL BY NAME
 SELECT
     device_id,

@@ -17,6 +17,7 @@ SELECT
     dense_rank() OVER (ORDER BY a.cluster, a.namespace, a.workload_kind, a.workload) AS holder_id,
     a.namespace,
     a.pod,
+    a.pod_uid,
     a.workload_kind,
     a.workload,
     a.team,

@@ -2,17 +2,35 @@
 -- counted as its instances plus the part that no instance covers (`<UUID>/unpartitioned`); before
 -- and after MIG mode it is counted as itself. Devices that only a claim or a placement names are
 -- capacity without telemetry. A device is where the inventory has the pod that surely holds it,
--- whichever node of the inventory reports it, or none.
-WITH holders AS (
+-- whichever node of the inventory reports it, or none; one that moved was on each node in its time.
+WITH places AS (
+    SELECT
+        d.cluster,
+        d.device,
+        coalesce(n.node, d.node) AS node,
+        coalesce(e.holds_from, '-infinity') AS holds_from,
+        coalesce(e.holds_to, 'infinity') AS holds_to
+    FROM device AS d
+    LEFT JOIN value_eras AS e
+        ON d.cluster = e.cluster AND d.device = e.id AND e.kind = 'device'
+    LEFT JOIN node AS n ON e.cluster = n.cluster AND e.value = n.node
+),
+
+holders AS (
     SELECT
         a.cluster,
         a.device,
+        m.holds_from,
         arg_max(p.node, a."end") AS node
     FROM allocation AS a
     INNER JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
     INNER JOIN node AS n ON p.cluster = n.cluster AND p.node = n.node
+    INNER JOIN places AS m
+        ON
+            a.cluster = m.cluster AND a.device = m.device
+            AND a.start < m.holds_to AND a."end" > m.holds_from
     WHERE a.attribution = 'exact' AND a.start < $until AND a."end" > $since
-    GROUP BY a.cluster, a.device
+    GROUP BY a.cluster, a.device, m.holds_from
 ),
 
 eras AS (
@@ -33,21 +51,23 @@ device_eras AS (
         d.cluster,
         d.device,
         CASE
-            WHEN d.node IS NOT null AND n.node IS null THEN d.node
-            ELSE coalesce(h.node, d.node)
+            WHEN m.node IS NOT null AND n.node IS null THEN m.node
+            ELSE coalesce(h.node, m.node)
         END AS node,
         coalesce(d.gpu_model, d.model) AS model,
         coalesce(d.weight, 1) AS weight,
         CASE WHEN d.parent IS null THEN 'whole' ELSE 'instance' END AS kind,
         d.parent,
-        d.first_seen,
-        d.last_seen,
+        greatest(d.first_seen, m.holds_from) AS first_seen,
+        least(d.last_seen, m.holds_to) AS last_seen,
         e.era_start,
         e.era_end
     FROM device AS d
+    INNER JOIN places AS m ON d.cluster = m.cluster AND d.device = m.device
     LEFT JOIN eras AS e ON d.cluster = e.cluster AND d.device = e.parent
-    LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
-    LEFT JOIN holders AS h ON d.cluster = h.cluster AND d.device = h.device
+    LEFT JOIN node AS n ON m.cluster = n.cluster AND m.node = n.node
+    LEFT JOIN holders AS h
+        ON m.cluster = h.cluster AND m.device = h.device AND m.holds_from = h.holds_from
     WHERE d.first_seen < $until AND d.last_seen > $since
 ),
 

@@ -37,14 +37,15 @@ ended_pods AS (
     HAVING bool_and(p.finished_at IS NOT null)
 )
 
-SELECT
+SELECT DISTINCT
     s.device_id,
-    p.from_at,
-    p.to_at
+    greatest(p.from_at, s.from_at) AS from_at,
+    least(p.to_at, s.to_at) AS to_at
 FROM pods AS p
-INNER JOIN spans AS s ON p.cluster = s.cluster AND p.node = s.node
-WHERE p.from_at < $until AND p.to_at > $since
-GROUP BY s.device_id, p.from_at, p.to_at
+INNER JOIN spans AS s
+    ON
+        p.cluster = s.cluster AND p.node = s.node
+        AND p.from_at < s.to_at AND p.to_at > s.from_at
 UNION
 SELECT
     s.device_id,

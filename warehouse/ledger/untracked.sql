@@ -116,7 +116,7 @@ tracked AS (
     FROM buckets AS b
     INNER JOIN placed AS s
         ON
-            b.device_id = s.device_id
+            b.device_id = s.device_id AND b.node = s.node
             AND least(b.to_at, b.bucket + to_seconds($step_s)) > s.from_at
             AND greatest(b.from_at, b.bucket) < s.to_at
     GROUP BY s.cluster, s.node, s.from_at, b.bucket, b.device_id

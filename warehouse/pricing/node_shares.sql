@@ -9,7 +9,7 @@ SELECT
     t.committed,
     t.committed_usd_h / t.loaded_usd_h AS committed_usd,
     t.committed_gpu_usd_h / nullif(t.gpu_usd_h, 0) AS committed_usd_gpu
-FROM devices AS d
+FROM device_places AS d
 INNER JOIN subjects AS k ON d.device_id = k.device_id
 INNER JOIN stretches AS t ON k.kind = t.kind AND k.to_at > t.from_at AND k.from_at < t.to_at
 WHERE t.committed > 0

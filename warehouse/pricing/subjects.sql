@@ -2,8 +2,8 @@
 -- price must treat alike have the same `kind`.
 SELECT
     d.device_id,
-    greatest(coalesce(n.holds_from, $since), $since) AS from_at,
-    least(coalesce(n.holds_to, $until), $until) AS to_at,
+    greatest(coalesce(n.holds_from, $since), d.holds_from, $since) AS from_at,
+    least(coalesce(n.holds_to, $until), d.holds_to, $until) AS to_at,
     d.cluster,
     d.model AS gpu_model,
     coalesce(n.provider, '') AS provider,
@@ -23,5 +23,9 @@ SELECT
             n.capacity_type,
             n.gpu_count
     ) AS kind
-FROM devices AS d
-LEFT JOIN node_eras AS n ON d.cluster = n.cluster AND d.node = n.node
+FROM device_places AS d
+LEFT JOIN node_eras AS n
+    ON
+        d.cluster = n.cluster AND d.node = n.node
+        AND d.holds_to > n.holds_from AND d.holds_from < n.holds_to
+WHERE d.holds_from < $until AND d.holds_to > $since

@@ -26,6 +26,15 @@ FROM (
 ) AS e
 UNION ALL BY NAME
 SELECT
+    'attribute_era' AS name,
+    bit_xor(hash(a)) AS checksum
+FROM (
+    SELECT * EXCLUDE (last_seen)
+    FROM attribute_era
+    WHERE valid_from < $until
+) AS a
+UNION ALL
+SELECT
     'device' AS name,
     bit_xor(hash(d)) AS checksum
 FROM (

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fallow.settings import Settings
 from warehouse import dirty, ingest, tiers
+from warehouse.eras import store_places
 from warehouse.failures import FAULTS
 from warehouse.owner_hours import reduce_hours
 from warehouse.rollup import (
@@ -26,6 +27,7 @@ from warehouse.rollup import (
     describe_devices,
     floor_time,
     list_due,
+    list_places,
     read_interval,
     roll_stretch,
     roll_up,
@@ -67,6 +69,7 @@ class RollupOutput(msgspec.Struct, frozen=True):
 
     files: tuple[StageFile, ...]
     devices: pa.Table
+    places: pa.Table
     rejections: pa.Table | None = None
 
 
@@ -170,7 +173,8 @@ def _write_slice(warehouse: "Warehouse", part: StageSlice) -> RollupOutput:
         hours = reduce_hours(rolled.rows, count_threads(cursor))
         files += write_sorted(cursor, warehouse.place, "rollup_1h", hours)
         devices = describe_devices(cursor, rolled.devices)
-        return RollupOutput(tuple(files), devices, rolled.rejections)
+        places = list_places(rolled.rows)
+        return RollupOutput(tuple(files), devices, places, rolled.rejections)
 
 
 def commit_rollup(
@@ -205,7 +209,7 @@ def commit_rollup(
                 )
         register_files(cursor, [file for output in outputs for file in output.files])
         late = cursor.execute(load_step("stages/late_samples"), {"snapshot": snapshot}).fetchall()
-        _merge_devices(warehouse, cursor, [output.devices for output in outputs])
+        _merge_devices(warehouse, cursor, outputs)
         for output in outputs:
             if output.rejections is not None:
                 ingest.upsert_rows(cursor, "rejection", output.rejections)
@@ -215,16 +219,18 @@ def commit_rollup(
 
 
 def _merge_devices(
-    warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", tables: Sequence[pa.Table]
+    warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", outputs: Sequence[RollupOutput]
 ) -> None:
     """Store the devices of slices, and mark the hours that their lifetimes now have."""
-    waiting: list[pa.Table] = []
-    for n, rows in enumerate(tables, start=1):
-        waiting.append(rows)
-        count = sum(part.num_rows for part in waiting)
-        if not count or (count < MERGE_DEVICES and n < len(tables)):
+    waiting: list[RollupOutput] = []
+    for n, output in enumerate(outputs, start=1):
+        waiting.append(output)
+        count = sum(part.devices.num_rows for part in waiting)
+        if not count or (count < MERGE_DEVICES and n < len(outputs)):
             continue
-        incoming = pa.concat_tables(waiting)
+        incoming = pa.concat_tables(part.devices for part in waiting)
+        places = pa.concat_tables(part.places for part in waiting)
+        store_places(cursor, warehouse.hosts.resolve(cursor, places))
         waiting.clear()
         cursor.register("incoming", incoming)
         gaps = cursor.execute(load_step("stages/lifetime_gaps")).fetchall()

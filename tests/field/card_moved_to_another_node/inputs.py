@@ -18,6 +18,7 @@ FIRST = [
     *scrape_host("two-0", {"c": 0.01}, node="b", since=6),
     *scrape_gpu({**GPU, "Hostname": "a", "pod": "one-0"}, WORK, since=12, until=6),
 ]
+NODES = {"a": 6.0, "b": 6.0}
 SECOND = {**GPU, "Hostname": "b", "pod": "two-0"}
 
 SITUATION = Situation(
@@ -25,14 +26,26 @@ SITUATION = Situation(
     scrapes=[*FIRST, *scrape_gpu(SECOND, REST, since=6)],
     since=write_time(ago(12)),
     window_hours=12,
-    hours={"workload,state": {"one,productive": 6.0, "two,idle": 5.75, "two,startup": 0.25}},
+    hours={
+        "node": NODES,
+        "workload,state": {
+            "ml/PyTorchJob/one,productive": 6.0,
+            "ml/PyTorchJob/two,idle": 5.75,
+            "ml/PyTorchJob/two,startup": 0.25,
+        },
+    },
     tolerance_hours=0.3,
     findings={"ml/two": {"evidence": "confirmed", "actionable": True}},
-    fails="a device has one node: the one that it left has a GPU without telemetry too",
 )
 TWIN = replace(
     SITUATION,
     scrapes=[*FIRST, *scrape_gpu(SECOND, WORK, since=6)],
-    hours={"workload,state": {"one,productive": 6.0, "two,productive": 6.0}},
+    hours={
+        "node": NODES,
+        "workload,state": {
+            "ml/PyTorchJob/one,productive": 6.0,
+            "ml/PyTorchJob/two,productive": 6.0,
+        },
+    },
     findings={},
 )

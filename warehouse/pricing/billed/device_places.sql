@@ -3,7 +3,9 @@ SELECT
     row_number() OVER (ORDER BY cluster, node, model) AS device_id,
     cluster,
     node,
-    model
+    model,
+    '-infinity'::TIMESTAMP AS holds_from,
+    'infinity'::TIMESTAMP AS holds_to
 FROM (
     SELECT DISTINCT
         cluster,

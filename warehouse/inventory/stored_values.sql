@@ -1,0 +1,37 @@
+-- The eras of objects of one kind (`observed`) in order; the newest was last observed when the
+-- object was. An object without rows has had one value. Devices are observed in buckets.
+WITH objects AS (
+    SELECT
+        'pod' AS kind,
+        cluster,
+        uid AS id,
+        first_seen,
+        last_seen,
+        team AS value
+    FROM pod
+    UNION ALL
+    SELECT
+        'device' AS kind,
+        cluster,
+        device AS id,
+        time_bucket(INTERVAL 5 MINUTE, first_seen) AS first_seen,
+        time_bucket(
+            INTERVAL 5 MINUTE,
+            greatest(first_seen, last_seen - to_seconds(coalesce(interval_s, 0)))
+        ) AS last_seen,
+        node AS value
+    FROM device
+)
+
+SELECT
+    o.cluster,
+    o.id,
+    coalesce(e.first_seen, o.first_seen, o.last_seen) AS first_seen,
+    CASE WHEN e.valid_to IS null THEN greatest(e.last_seen, o.last_seen) ELSE e.last_seen END
+        AS last_seen,
+    CASE WHEN e.id IS null THEN o.value ELSE e.value END AS value
+FROM objects AS o
+SEMI JOIN observed AS w ON o.cluster = w.cluster AND o.id = w.id
+LEFT JOIN attribute_era AS e ON o.kind = e.kind AND o.cluster = e.cluster AND o.id = e.id
+WHERE o.kind = $kind
+ORDER BY o.cluster, o.id, e.valid_from

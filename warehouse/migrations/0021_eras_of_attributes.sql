@@ -1,0 +1,1 @@
+-- `attribute_era` has which team a pod and which node a device was of, from when to when.
