@@ -60,12 +60,14 @@ def _build_managed(pool: "PoolSpec") -> dict[str, str]:
                 "cloud.google.com/gke-accelerator": pool.product.lower(),
                 **({"cloud.google.com/gke-spot": "true"} if spot else {}),
             }
-        case _:
+        case "aks":
             return {
                 "kubernetes.azure.com/agentpool": pool.name,
                 "kubernetes.azure.com/accelerator": "nvidia",
                 **({"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}),
             }
+        case _:
+            return {}
 
 
 def _build_discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:

@@ -31,8 +31,9 @@ class PoolSpec(msgspec.Struct, frozen=True):
     share: float
     """Of the fleet's GPUs, in a fleet of so many GPUs (`fleet`)."""
     manager: str
-    """The origin of its nodes' labels: karpenter | eks | gke | aks."""
+    """The origin of its nodes' labels: karpenter | eks | gke | aks; else only the kubelet's."""
     provider: str
+    """aws | gcp | azure; else a machine that the site owns."""
     region: str
     zone: str
     instance_type: str
@@ -202,7 +203,7 @@ def build_node_object(
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": build_labels(spec.name, pool, extended)},
         "spec": {
-            "providerID": build_provider_id(spec),
+            **({"providerID": machine} if (machine := build_provider_id(spec)) else {}),
             **({"taints": [_taint(t) for t in parse_taints(pool)]} if pool.taints else {}),
         },
         "status": {
@@ -237,11 +238,13 @@ def _taint(taint: NodeTaint) -> dict[str, str]:
 
 
 def build_provider_id(spec: SimulatedNode) -> str:
-    """Return the cloud's name of the machine, as the kubelet writes it."""
+    """Return the cloud's name of the machine, as the kubelet writes it; none of an owned one."""
     pool = spec.pool
     digits = hashlib.blake2b(spec.name.encode(), digest_size=9).hexdigest()[:17]
     if pool.provider == "aws":
         return f"aws:///{pool.zone}/i-{digits}"
     if pool.provider == "gcp":
         return f"gce://fleet/{pool.zone}/{spec.name}"
-    return f"azure:///subscriptions/fleet/virtualMachines/{spec.name}"
+    if pool.provider == "azure":
+        return f"azure:///subscriptions/fleet/virtualMachines/{spec.name}"
+    return ""

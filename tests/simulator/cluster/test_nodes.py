@@ -52,6 +52,15 @@ def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -
     assert row["memory_bytes"] < pool.memory_gib * 2**30
 
 
+def test_a_node_that_the_site_owns_is_of_no_cloud() -> None:
+    pool = nodes.read_pools()["h100"]
+    owned = msgspec.structs.replace(pool, manager="own", provider="own")
+    body = nodes.build_node_object(nodes.SimulatedNode("a", owned), NOW.timestamp())
+    row = build_node_row(msgspec.convert(body, Node), cluster="c", now=NOW, dra=Dra())
+    assert [row[name] for name in ("provider", "capacity_type", "pool")] == [None] * 3
+    assert not any("azure" in label for label in body["metadata"]["labels"])
+
+
 @pytest.mark.parametrize("pool", nodes.read_pools().values(), ids=lambda p: p.name)
 def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.PoolSpec) -> None:
     offers = {
