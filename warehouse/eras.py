@@ -164,9 +164,14 @@ def _store_values(
             "attribute_era",
             [
                 {
-                    "cluster": cluster, "kind": kind, "id": name, "value": era.values[0],
-                    "valid_from": start, "valid_to": end,
-                    "first_seen": era.first_seen, "last_seen": era.last_seen,
+                    "cluster": cluster,
+                    "kind": kind,
+                    "id": name,
+                    "value": era.values[0],
+                    "valid_from": start,
+                    "valid_to": end,
+                    "first_seen": era.first_seen,
+                    "last_seen": era.last_seen,
                 }
                 for (cluster, name), eras in changed.items()
                 if len(eras) > 1

@@ -30,6 +30,8 @@ _LAKE_OPTIONS = {
     "parquet_compression_level": "1",
     "parquet_version": "2",
 }
+_ACCOUNTED_ANEW = 13
+"""The migration that marks the months of before."""
 _INLINED = ("dirty", "watermark", "audit")
 """Tables of a few rows, kept in the catalog: a Parquet file for each change would cost more."""
 
@@ -110,7 +112,7 @@ class UpgradeStep(msgspec.Struct, frozen=True):
     """One change that an upgrade makes to a warehouse."""
 
     kind: str
-    """migration, rename, table or column."""
+    """migration, rename, table, column, or account: a month of the ledger."""
     name: str
 
 
@@ -142,7 +144,20 @@ def list_upgrade_steps(cursor: duckdb.DuckDBPyConnection, where: str) -> list[Up
         for number, name in _list_migrations().items()
         if number > version
     ]
-    return [*migrations, *renames, *added]
+    steps = [*migrations, *renames, *added]
+    return [*steps, *(_list_months(cursor, have, version) if steps else ())]
+
+
+def _list_months(
+    cursor: duckdb.DuckDBPyConnection, have: Mapping[str, set[str]], version: int
+) -> Iterator[UpgradeStep]:
+    """Yield the months that are to be accounted anew once the migrations have run."""
+    sql = "SELECT DISTINCT month FROM lake.main.restatement WHERE cause = 'due' ORDER BY ALL"
+    if version < _ACCOUNTED_ANEW:
+        sql = "SELECT DISTINCT date_trunc('month', bucket) FROM lake.main.ledger ORDER BY ALL"
+    if "ledger" in have:
+        for (month,) in cursor.execute(sql).fetchall():
+            yield UpgradeStep("account", f"{month:%Y-%m}")
 
 
 def migrate_schema(

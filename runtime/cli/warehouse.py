@@ -15,7 +15,7 @@ from warehouse.backup import copy_catalog
 from warehouse.lake import Warehouse
 from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
-from warehouse.restatements import DueMonth, Restatement, list_due_months
+from warehouse.restatements import Restatement, list_due_months
 from warehouse.stages.audit_stage import audit_due
 from warehouse.text_repair import TextRepair, repair_texts
 from warehouse.tiers import move_to_cold
@@ -77,27 +77,27 @@ def upgrade(
     """
     settings = run.settings()
     steps = Warehouse.list_upgrade_steps(settings)
+    months = [step.name for step in steps if step.kind == "account"]
     repairs: list[TextRepair] = []
-    due: list[DueMonth] = []
     changed: list[Restatement] = []
     if steps and not check:
         run.say(f"the catalog of before is {copy_catalog(settings, run.now())}")
     if not (check and steps):
         with run.warehouse(settings, write=not check) as warehouse:
             repairs = repair_texts(warehouse, changes=not check)
-            if restate and not check:
-                price_ended_months(warehouse, run.now())
-            due = list_open_months(warehouse, run.now(), is_restating=restate)
-            changed = [] if check else restate_months(warehouse, due, run.say)
-            if left := list_due_months(warehouse) if not check else ():
-                run.say(f"{len(left)} ended months keep their figures: --restate changes them")
-    rows = [{"change": step.kind, "name": step.name} for step in steps]
+            if not check:
+                changed = _restate(run, warehouse, is_restating=restate)
+            months = [f"{month.start:%Y-%m}" for month in list_due_months(warehouse)]
+    rows = [{"change": step.kind, "name": step.name} for step in steps if step.kind != "account"]
     rows += [
         {"change": "texts", "name": f"{r.table}: {r.removed} rows removed, {r.cleaned} cleaned"}
         for r in repairs
     ]
+    ended = [] if restate else [month for month in months if month < f"{run.now():%Y-%m}"]
+    if ended:
+        run.say(f"{len(ended)} ended months keep their figures: --restate changes them")
     if check:
-        rows += [{"change": "account", "name": f"{month.start:%Y-%m}"} for month in due]
+        rows += [{"change": "account", "name": month} for month in months if month not in ended]
     rows += [{"change": "restatement", "name": row.describe()} for row in changed]
     if changed:
         run.say("findings are those of before, until `fallow analyze` or the service judges anew")
@@ -105,6 +105,13 @@ def upgrade(
         run.say("the warehouse is up to date")
     run.data(rows, noun="upgrade")
     return 1 if check and rows else 0
+
+
+def _restate(run: CommandRun, warehouse: Warehouse, *, is_restating: bool) -> "list[Restatement]":
+    if is_restating:
+        price_ended_months(warehouse, run.now())
+    due = list_open_months(warehouse, run.now(), is_restating=is_restating)
+    return restate_months(warehouse, due, run.say)
 
 
 def relocate(run: CommandRun) -> int:

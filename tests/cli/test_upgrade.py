@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,10 +29,10 @@ HOMES = {
     "f5f0816": 1, "5644dd9d": 2, "12b4c8eb": 3, "0b6080a9": 4, "915a94f0": 5, "7c9eaea0": 6,
     "5b40bc47": 7, "f18536ef": 8, "24782901": 9, "1aee42e0": 10, "e5a5f77b": 11,
     "1572d7c4": 12, "c0de398c": 13, "136fb2b2": 14, "352b3208": 15, "e24a45ae": 16,
-    "288f589e": 17, "0402a208": 18, "98eb0f1f": 19,
+    "288f589e": 17, "0402a208": 18, "98eb0f1f": 19, "44c79516": 20,
 }  # fmt: skip
 """The last commit before each change of shape, with its version: also the last one after the change
-before. Version 20 is that of today."""
+before. Version 21 is that of today."""
 MAKE = """
 import sys
 from pathlib import Path
@@ -189,3 +190,23 @@ def test_an_upgrade_lists_columns_tables_and_renames_and_changes_nothing(
     with Warehouse.open(settings, write=True):
         pass
     assert Warehouse.list_upgrade_steps(settings) == []
+
+
+@pytest.mark.parametrize(("options", "months"), [((), 1), (("--restate",), 2)])
+def test_the_months_that_an_old_schema_has_to_account_anew_are_listed(
+    settings: Settings, fallow: Fallow, options: tuple[str, ...], months: int
+) -> None:
+    listed = ["2026-01", f"{datetime.now(UTC):%Y-%m}"]
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute(
+            "INSERT INTO ledger BY NAME SELECT 'c' AS \"cluster\", 'd' AS device,"
+            " 'free' AS state, unnest($buckets::TIMESTAMP[]) AS bucket",
+            {"buckets": [f"{month}-01" for month in listed]},
+        )
+        cursor.execute("DROP TABLE restatement")
+        cursor.execute("DELETE FROM schema_version WHERE version > 12")
+    words = ("warehouse", "upgrade", "--check", *options, "-o", "json", "--home", settings.home)
+    shown = fallow(*words)
+    rows = json.loads(shown.out)["upgrade"]
+    assert [row["name"] for row in rows if row["change"] == "account"] == listed[-months:]
+    assert ("1 ended months keep their figures" in shown.err) == (not options)

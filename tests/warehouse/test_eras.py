@@ -231,7 +231,7 @@ def test_a_pod_is_of_each_team_from_its_observation_on(
         settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
     ) as warehouse:
         for rows in observations:
-            columns: dict[str, list[object]] = {
+            columns: dict[str, object] = {
                 "cluster": ["c"] * len(rows),
                 "uid": ["u"] * len(rows),
                 "last_seen": [at(hour) for hour, _, _ in rows],
@@ -274,7 +274,7 @@ def test_a_device_is_on_each_node_from_its_first_bucket_there_on(
         settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
     ) as warehouse:
         for places in refreshes:
-            columns: dict[str, list[object]] = {
+            columns: dict[str, object] = {
                 "cluster": ["c"] * len(places),
                 "device": ["GPU-0"] * len(places),
                 "node": [node for node, _, _ in places],
