@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime.operations import pipeline
+from runtime.operations.import_stores import OpenStore
 from tests.field.front import serve_front
 from tests.field.site import Answer, Fallow, ago, write_time
 from tests.field.situation import Situation
+from warehouse.lake import Warehouse
 
 FOLDER = Path(__file__).parent
 DIMENSIONS = ("cluster", "namespace", "team", "workload", "model", "node", "state")
@@ -106,11 +111,17 @@ class Home:
         self._plans: dict[str, Any] = {}
         self._findings: dict[int, list[dict[str, Any]]] = {}
         self.imports: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
-        for name in names:
-            for command, refused in load_situations()[name].write(folder / name):
-                self.imports[name].append((self.run(name, *command), refused))
-            if prometheus:
-                self._import_prometheus(name, prometheus)
+        with pytest.MonkeyPatch.context() as patch:
+            # Each import accounts for the hours of all clusters; here it is done once, after them.
+            patch.setattr(OpenStore, "account", lambda *_: [])
+            for name in names:
+                for command, refused in load_situations()[name].write(folder / name):
+                    self.imports[name].append((self.run(name, *command), refused))
+                if prometheus:
+                    self._import_prometheus(name, prometheus)
+        with Warehouse.open(Settings(home=self._home), write=True) as warehouse:
+            _, failures = pipeline.account(warehouse, Window(ago(1), ago(0)))
+        assert not failures
 
     def _import_prometheus(self, name: str, url: str) -> None:
         situation = load_situations()[name]

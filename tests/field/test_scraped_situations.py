@@ -9,6 +9,8 @@ from tests.field.homes import Homes, check_situation, list_names, list_parameter
 from tests.field.site import Fallow
 from tests.servers.prometheus import blocks, serving
 
+pytestmark = pytest.mark.timeout(1800)  # the first test of a kind makes its home
+
 
 @pytest.fixture(scope="module")
 def scraped_homes(

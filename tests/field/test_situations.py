@@ -4,6 +4,8 @@ import pytest
 
 from tests.field.homes import Homes, check_situation, list_parameters
 
+pytestmark = pytest.mark.timeout(1800)  # the first test of a kind makes its home
+
 
 @pytest.mark.parametrize("name", list_parameters(lambda situation: not situation.scrapes))
 def test_situation(name: str, homes: Homes) -> None:
