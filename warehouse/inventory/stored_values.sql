@@ -9,7 +9,7 @@ WITH objects AS (
         last_seen,
         team AS value
     FROM pod
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         'device' AS kind,
         cluster,

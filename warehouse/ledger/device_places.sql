@@ -6,7 +6,7 @@ WITH placed AS (
         node,
         from_at
     FROM spans
-    UNION ALL
+    UNION ALL BY NAME
     SELECT DISTINCT
         device_id,
         node,

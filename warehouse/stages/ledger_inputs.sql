@@ -33,7 +33,7 @@ FROM (
     FROM attribute_era
     WHERE valid_from < $until
 ) AS a
-UNION ALL
+UNION ALL BY NAME
 SELECT
     'device' AS name,
     bit_xor(hash(d)) AS checksum
