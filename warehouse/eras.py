@@ -121,7 +121,7 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
         cursor.register("observed", _name(changed, "node"))
         cursor.execute('DELETE FROM era WHERE ("cluster", node) IN (FROM observed)')
         rows = [row for (c, n), of in changed.items() for row in _build_rows(c, n, of)]
-        _insert_rows(cursor, "era", rows)
+        _write_rows(cursor, "era", rows)
     cursor.unregister("observed")
 
 
@@ -159,7 +159,7 @@ def _store_values(
             'DELETE FROM attribute_era WHERE kind = $kind AND ("cluster", id) IN (FROM observed)',
             {"kind": kind},
         )
-        _insert_rows(
+        _write_rows(
             cursor,
             "attribute_era",
             [
@@ -202,7 +202,7 @@ def _name(keys: Iterable[_Key], column: str) -> pa.Table:
     return pa.Table.from_pylist([{"cluster": cluster, column: name} for cluster, name in keys])
 
 
-def _insert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
+def _write_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
     cursor.register("eras", pa.Table.from_pylist(rows, schema=get_schema(table)))
     cursor.execute(f"INSERT INTO {table} BY NAME FROM eras")
     cursor.unregister("eras")
