@@ -16,6 +16,7 @@ from warehouse.lake import Warehouse
 from warehouse.place_marks import KINDS, read_mark
 from warehouse.relocation import RelocatedPart, relocate_warehouse
 from warehouse.restatements import Restatement, list_due_months
+from warehouse.schema import UpgradeStep
 from warehouse.stages.audit_stage import audit_due
 from warehouse.text_repair import TextRepair, repair_texts
 from warehouse.tiers import move_to_cold
@@ -88,17 +89,11 @@ def upgrade(
             if not check:
                 changed = _restate(run, warehouse, is_restating=restate)
             months = [f"{month.start:%Y-%m}" for month in list_due_months(warehouse)]
-    rows = [{"change": step.kind, "name": step.name} for step in steps if step.kind != "account"]
-    rows += [
-        {"change": "texts", "name": f"{r.table}: {r.removed} rows removed, {r.cleaned} cleaned"}
-        for r in repairs
-    ]
     ended = [] if restate else [month for month in months if month < f"{run.now():%Y-%m}"]
     if ended:
         run.say(f"{len(ended)} ended months keep their figures: --restate changes them")
-    if check:
-        rows += [{"change": "account", "name": month} for month in months if month not in ended]
-    rows += [{"change": "restatement", "name": row.describe()} for row in changed]
+    due = [month for month in months if check and month not in ended]
+    rows = _list_changes(steps, repairs, due, changed)
     if changed:
         run.say("findings are those of before, until `fallow analyze` or the service judges anew")
     if not rows:
@@ -107,7 +102,22 @@ def upgrade(
     return 1 if check and rows else 0
 
 
-def _restate(run: CommandRun, warehouse: Warehouse, *, is_restating: bool) -> "list[Restatement]":
+def _list_changes(
+    steps: list[UpgradeStep],
+    repairs: list[TextRepair],
+    due: list[str],
+    changed: list[Restatement],
+) -> list[dict[str, str]]:
+    changes = [
+        *((step.kind, step.name) for step in steps if step.kind != "account"),
+        *(("texts", f"{r.table}: {r.removed} rows removed, {r.cleaned} cleaned") for r in repairs),
+        *(("account", month) for month in due),
+        *(("restatement", row.describe()) for row in changed),
+    ]
+    return [{"change": change, "name": name} for change, name in changes]
+
+
+def _restate(run: CommandRun, warehouse: Warehouse, *, is_restating: bool) -> list[Restatement]:
     if is_restating:
         price_ended_months(warehouse, run.now())
     due = list_open_months(warehouse, run.now(), is_restating=is_restating)
