@@ -110,7 +110,7 @@ class ReplayedCase(NamedTuple):
     facts: Facts
 
 
-class Owners(Protocol):
+class ReplayedOwners(Protocol):
     """The owners of a history without acts: they use their workloads when they did in fact."""
 
     def stop(self, now: datetime, case: ReplayedCase, decision: Decision) -> datetime | None:
@@ -167,7 +167,7 @@ class Service:
         turns: ServiceTurns,
         *,
         observe: Callable[[datetime, ActionPlan], None],
-        owners: Owners | None = None,
+        owners: ReplayedOwners | None = None,
         sparse: bool = False,
         more_workloads: Iterable[WorkloadKey] = (),
     ) -> None:
