@@ -22,6 +22,7 @@ from capacity.queue.exclusions import EXCLUDED
 from capacity.queue.suspensions import RESUMABLE_KINDS
 from fallow.action_models import Facts
 from fallow.case_identity import get_judged_part
+from fallow.idle_details import Hold, read_idle_details
 from fallow.models import STALLED_JOB, Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
@@ -65,23 +66,23 @@ def _recommend_idle(finding: Finding) -> tuple[Recommendation, ...]:
         return (_advise_question(finding),)
     why_not = explain_protection(finding.subject.workload_kind, finding.subject.namespace)
     verb = read_verbs().get(finding.subject.workload_kind)
-    may_stop = finding.details.get("actionable") or (
-        is_only_held(finding) and all(hold.get("name") for hold in list_holds(finding))
+    may_stop = read_idle_details(finding).actionable or (
+        is_only_held(finding) and all(hold.name for hold in list_holds(finding))
     )
     if not may_stop or why_not is not None or verb is None:
         return (_tell(finding, why_not, verb),)
     return (_stop(finding, verb), _tell(finding, None, verb))
 
 
-def list_holds(finding: Finding) -> list[dict[str, str]]:
-    """Return what holds an idle workload: `why`, and the `name` by which a policy lifts it."""
-    return list(finding.details.get("held_by") or ())
+def list_holds(finding: Finding) -> tuple[Hold, ...]:
+    """Return what holds an idle workload, and what a policy names to lift it."""
+    return read_idle_details(finding).held_by or ()
 
 
 def is_only_held(finding: Finding) -> bool:
     """Return whether only what holds it keeps a finding from being acted upon."""
-    details = finding.details
-    return bool(list_holds(finding)) and not details.get("reasons") and "vetoed" not in details
+    details = read_idle_details(finding)
+    return bool(details.held_by) and not details.reasons and "vetoed" not in finding.details
 
 
 def add_recommendations(findings: Iterable[Finding]) -> list[Finding]:
@@ -161,7 +162,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
             filter(
                 None,
                 (
-                    *(hold["why"] for hold in list_holds(finding)),
+                    *(hold.why for hold in list_holds(finding)),
                     f"lost: {verb.lost}",
                     verb.caution,
                 ),
@@ -178,7 +179,7 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
     elif verb is None:
         caution = f"Fallow knows no way to stop a {finding.subject.workload_kind} and undo it"
     else:
-        caution = "; ".join(finding.details.get("reasons", ())) or None
+        caution = "; ".join(read_idle_details(finding).reasons) or None
     return Recommendation(
         verb=NOTIFY_OWNER,
         target=format_target(finding),
@@ -204,11 +205,12 @@ def _advise_question(finding: Finding) -> Recommendation:
 
 
 def _recommend_fewer(finding: Finding) -> Recommendation:
-    idle, device_count = finding.details.get("devices_idle"), finding.details.get("devices_held")
+    details = read_idle_details(finding)
     return Recommendation(
         verb="request fewer GPUs",
         target=format_target(finding),
-        why=f"{idle} of {device_count} devices were left unused while the others computed",
+        why=f"{details.devices_idle} of {details.devices_held} devices were left unused while the "
+        "others computed",
         reversible=True,
         undo="restore the request",
         gpu_hours_per_day=compute_gpu_hours_per_day(finding),

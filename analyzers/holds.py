@@ -10,18 +10,9 @@ from functools import cache
 import msgspec
 
 from analyzers.queries import load_records
+from fallow.idle_details import Hold
 from fallow.rows import Row
 from warehouse.disruption_budgets import DisruptionBudgets
-
-
-class Hold(msgspec.Struct, frozen=True):
-    """One reason to leave an idle workload alone."""
-
-    why: str
-    """What holds it, a colon, and what that means."""
-    name: str = ""
-    """What a policy names to lift it: a budget's namespace and name, a label, a container; empty =
-    nothing lifts it."""
 
 
 class StandbySign(Row, frozen=True):

@@ -29,6 +29,7 @@ from capacity.placement.fleet_state import (
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
 from fallow.disruptions import CoveringBudget
+from fallow.idle_details import read_idle_details
 from fallow.kube.objects import ENDED
 from fallow.models import STALLED_JOB, Finding, Recommendation
 from fallow.node_requirements import decode_document
@@ -229,7 +230,7 @@ def _sample_quality(
     stated = finding.details.get("coverage")
     coverage = float(stated) if isinstance(stated, int | float) else None
     if has_sample_times(finding):
-        if interval is not None and finding.details.get("read_from") == _ROLLED:
+        if interval is not None and read_idle_details(finding).read_from == _ROLLED:
             interval = max(interval, ROLLUP_S)
         return min(finding.window.end, now), interval, coverage, ()
     if samples is None:
@@ -289,7 +290,7 @@ def _sum_gpus(
     These are the idle GPUs of a partly idle workload, and all GPUs of a node.
     """
     if finding.verdict == "partly idle" and allocations:
-        idle = set(finding.details.get("devices") or ())
+        idle = set(read_idle_details(finding).devices)
         return round(sum(h.share * h.weight for h in allocations if h.device in idle), 6)
     if allocations:
         return round(sum(h.share * h.weight for h in allocations), 6)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from actions.gates.registry import GateInput, Refusal, register_gate
 from actions.policy.matching import is_any_match, list_excesses
 from actions.recommend import ELSEWHERE, RESTART, is_only_held, list_holds, stop_verbs
+from fallow.idle_details import read_idle_details
 from fallow.models import STALLED_JOB
 from fallow.protections import parse_timestamp
 from fallow.window import format_duration
@@ -82,11 +83,17 @@ def _check_evidence(case: GateInput) -> Iterator[Refusal]:
     finding = case.facts.finding
     if finding.evidence != "confirmed":
         yield Refusal(f"the evidence is {finding.evidence}")
-    judged = finding.verdict == "idle" or finding.kind == STALLED_JOB
-    if judged and finding.details.get("actionable") is not True:
-        if is_only_held(finding):
-            return  # the gate `held` tells
-        why = "; ".join(map(str, finding.details.get("reasons") or ()))
+    if finding.kind == STALLED_JOB:
+        is_actionable = finding.details.get("actionable") is True
+        reasons = tuple(map(str, finding.details.get("reasons") or ()))
+    elif finding.verdict == "idle":
+        details = read_idle_details(finding)
+        is_actionable, reasons = details.actionable, details.reasons
+    else:
+        return
+    # What only holds it, the gate `held` tells.
+    if not is_actionable and not is_only_held(finding):
+        why = "; ".join(reasons)
         yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")
 
 
@@ -96,9 +103,9 @@ def _check_held(case: GateInput) -> Iterator[Refusal]:
     lifted, facts = case.policy.allow.held_by, case.facts
     stops = facts.recommendation.verb in stop_verbs()
     texts = [
-        hold["why"]
+        hold.why
         for hold in list_holds(facts.finding)
-        if not is_any_match(lifted, hold.get("name") or None)
+        if not is_any_match(lifted, hold.name or None)
     ]
     texts += list_excesses(facts.budgets or () if stops else (), lifted)
     if stops and facts.budgets_unread:
@@ -115,18 +122,18 @@ def _check_wanted(case: GateInput) -> Iterator[Refusal]:
     finding, rate = case.facts.finding, case.policy.reversals.rate
     if finding.analyzer != "idle" or case.facts.recommendation.verb not in stop_verbs():
         return
-    estimate = finding.details.get("wanted")
-    if not isinstance(estimate, Mapping):
-        if finding.details.get("wanted_asked") is not False:
+    details = read_idle_details(finding)
+    estimate = details.wanted
+    if estimate is None:
+        if details.is_return_considered is not False:
             yield Refusal("whether it is wanted soon is unknown: its hours are not rolled up yet")
         return
-    probability, exposures = float(estimate["probability"]), int(estimate["exposures"])
+    probability, within, returns = estimate.probability, estimate.within, estimate.returns
     if probability <= rate:
         return
-    within, returns = estimate["within"], int(estimate["returns"])
     counted = (
-        f"{returns} returns of {exposures} rests as long and days of its own "
-        f"({estimate['own_days']} its own, {estimate['own_returns']} returns)"
+        f"{returns} returns of {estimate.exposures} rests as long and days of its own "
+        f"({estimate.own_days} its own, {estimate.own_returns} returns)"
     )
     if not returns:
         least = math.ceil(0.5 / rate - 1) if rate > 0 else 0

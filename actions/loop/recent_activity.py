@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from actions.loop.breaker import EPSILON
+from fallow.idle_details import read_idle_details
 from fallow.models import Finding
 from fallow.protocols import Views
 from warehouse.sample_validity import UNKNOWN_INTERVAL_S
@@ -26,13 +27,12 @@ def find_active_device(
     """
     subject = finding.subject
     lookback = timedelta(seconds=LOOKBACK_INTERVALS * (interval_s or UNKNOWN_INTERVAL_S))
-    devices = finding.details.get("devices")
     parameters = {
         "cluster": subject.cluster,
         "namespace": subject.namespace,
         "kind": subject.workload_kind,
         "workload": subject.workload,
-        "devices": [str(d) for d in devices] if isinstance(devices, (list, tuple)) else [],
+        "devices": [*read_idle_details(finding).devices],
         "since": now - lookback,
         "until": now,
     }

@@ -18,6 +18,7 @@ import msgspec
 
 from actions.loop.breaker import EPSILON
 from fallow.action_models import Facts
+from fallow.idle_details import IdleDetails, read_idle_details
 from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from fallow.window import format_duration
@@ -88,14 +89,13 @@ def read_signals(
 ) -> list[SignalReading]:
     """Return the last reading of each signal that had readings during the case's stretch."""
     subject, window = facts.finding.subject, facts.finding.window
-    devices = facts.finding.details.get("devices")
     parameters = {
         "cluster": subject.cluster,
         "namespace": subject.namespace,
         "kind": subject.workload_kind,
         "workload": subject.workload,
         "pods": [p.pod for p in facts.pods or ()],
-        "devices": [str(d) for d in devices] if isinstance(devices, (list, tuple)) else [],
+        "devices": [*read_idle_details(facts.finding).devices],
         "since": max(window.start, now - LOOKBACK),
         "held_since": now - ALLOCATED,
         "live_since": now - limits.recent,
@@ -114,8 +114,8 @@ def judge_readings(
     none now is stale, whether or not the verdict needed it: the cause is unknown. So is power that
     stands still, unless host and intent decided without it.
     """
-    signals = facts.finding.details.get("signals") or {}
-    needs_power = (signals.get("host"), signals.get("intent")) != ("idle", "idle")
+    details = read_idle_details(facts.finding)
+    needs_power = (details.signals.host, details.signals.intent) != ("idle", "idle")
     active, stale = [], []
     for reading in signal_readings:
         if why := _explain_active(reading, facts, now, limits):
@@ -187,7 +187,7 @@ def _explain_value(
     if reading.signal == "activity" and value > limits.activity + EPSILON:
         text = f"{about} was seen at work ({value:.0%}) at {reading.ts:%H:%M:%S}"
     elif reading.signal == "power":
-        text = _explain_power(value, about, facts)
+        text = _explain_power(value, about, read_idle_details(facts.finding))
     elif reading.signal == "CPU" and value > (limit := _limit_cores(reading, limits)) + EPSILON:
         text = f"{about} uses {value:.2g} cores, more than {limit:g}"
     elif reading.signal == "requests" and value > 0:
@@ -205,11 +205,10 @@ def _limit_cores(reading: SignalReading, limits: ActivityLimits) -> float:
     return min(CPU_SHARE * max(1.0, reading.cores or 1.0), limits.host_cores)
 
 
-def _explain_power(watts: float, device: str, facts: Facts) -> str | None:
-    band = facts.finding.details.get("idle_band_w")
-    rule = facts.finding.details.get("rule")
-    margin = rule.get("power_margin_w", 0.0) if isinstance(rule, dict) else 0.0
-    if not isinstance(band, int | float) or watts <= band + margin:
+def _explain_power(watts: float, device: str, details: IdleDetails) -> str | None:
+    """Return why a device's power shows work; None = it does not, or no idle band is known."""
+    band = details.idle_band_w
+    if band is None or watts <= band + details.rule.power_margin_w:
         return None
     return f"{device} draws {watts:.0f} W, above its idle band of {band:.0f} W"
 

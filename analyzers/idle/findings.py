@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from analyzers.holds import Hold
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
 from capacity.workload_kinds import read_idle_kinds
+from fallow.idle_details import Hold, IdleDetails, IdleRule, IdleSignalWords, ReturnEstimate
 from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Subject, compute_finding_id
 from fallow.window import Window, format_duration
@@ -107,61 +107,65 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         reasons.append(stretch.gap)
     if partly:
         reasons.append("other devices of the workload compute: ask for fewer, never stop it")
-    details: dict[str, Any] = {
-        "why": explain(case, settings),
-        "signals": {
-            "compute": f"activity at or below {settings.threshold:g} "
-            f"for {format_duration(case.window.seconds)}",
-            "physics": _describe_physics(stretch, case.signals.physics),
-            "host": _pick_word(case.signals.host, "idle", "busy"),
-            "intent": _pick_word(case.signals.intent, "idle", "active"),
-        },
-        "actionable": judged.actionable and not partly,
-        "reasons": reasons,
-        "coverage": round(stretch.coverage, 4),
-        "samples": stretch.samples,
-        "devices_held": stretch.devices,
-        "devices_idle": len(case.devices),
-        "devices": list(case.devices[:MOST_NAMED]),
-        "read_from": case.source,
-        "rule": {
-            "threshold": settings.threshold,
-            "exit_threshold": settings.exit_threshold,
-            "exit_samples": settings.exit_samples,
-            "min_duration": format_duration(settings.min_duration.total_seconds()),
-            "service_duration": format_duration(settings.service_duration.total_seconds()),
-            "max_gap": format_duration(settings.max_gap.total_seconds())
-            if settings.max_gap
-            else "3 intervals",
-            "coverage": settings.coverage,
-            "power_margin_w": settings.power_margin_w,
-        },
-    }
     vetoes = [why for name, why in VETOES.items() if getattr(case.signals, name)]
-    if vetoes:
-        details["vetoes"] = vetoes
-    holds = [msgspec.to_builtins(hold) for hold in list_holds(case)]
-    if holds and not partly:
-        details["held_by"] = holds
-    if settings.min_expected_rest is None:
-        details["wanted_asked"] = False
-    if stretch.wanted is not None and settings.min_expected_rest and not partly:
-        details["wanted"] = {
-            "probability": stretch.wanted,
-            "within": format_duration(settings.min_expected_rest.total_seconds()),
-            "exposures": stretch.exposures,
-            "returns": stretch.returns,
-            "own_days": stretch.own_days,
-            "own_returns": stretch.own_returns,
-        }
-    if stretch.longest_rest_us:
-        details["longest_rest"] = format_duration(stretch.longest_rest_us / MICRO)
-    if stretch.power_w is not None:
-        details["power_w"] = round(stretch.power_w, 1)
-    if stretch.band_w is not None:
-        details["idle_band_w"] = round(stretch.band_w, 1)
-        details["idle_band"] = stretch.band
-    return details
+    holds = [] if partly else list_holds(case)
+    return IdleDetails(
+        why=explain(case, settings),
+        signals=IdleSignalWords(
+            compute=f"activity at or below {settings.threshold:g} "
+            f"for {format_duration(case.window.seconds)}",
+            physics=_describe_physics(stretch, case.signals.physics),
+            host=_pick_word(case.signals.host, "idle", "busy"),
+            intent=_pick_word(case.signals.intent, "idle", "active"),
+        ),
+        actionable=judged.actionable and not partly,
+        reasons=tuple(reasons),
+        coverage=round(stretch.coverage, 4),
+        samples=stretch.samples,
+        devices_held=stretch.devices,
+        devices_idle=len(case.devices),
+        devices=case.devices[:MOST_NAMED],
+        read_from=case.source,
+        rule=_describe_rule(settings),
+        vetoes=tuple(vetoes) or None,
+        held_by=tuple(holds) or None,
+        is_return_considered=False if settings.min_expected_rest is None else None,
+        wanted=None if partly else _describe_estimate(stretch, settings),
+        longest_rest=format_duration(stretch.longest_rest_us / MICRO)
+        if stretch.longest_rest_us
+        else None,
+        power_w=None if stretch.power_w is None else round(stretch.power_w, 1),
+        idle_band_w=None if stretch.band_w is None else round(stretch.band_w, 1),
+        idle_band=None if stretch.band_w is None else stretch.band,
+    ).document()
+
+
+def _describe_rule(settings: IdleSettings) -> IdleRule:
+    return IdleRule(
+        threshold=settings.threshold,
+        exit_threshold=settings.exit_threshold,
+        exit_samples=settings.exit_samples,
+        min_duration=format_duration(settings.min_duration.total_seconds()),
+        service_duration=format_duration(settings.service_duration.total_seconds()),
+        max_gap=format_duration(settings.max_gap.total_seconds())
+        if settings.max_gap
+        else "3 intervals",
+        coverage=settings.coverage,
+        power_margin_w=settings.power_margin_w,
+    )
+
+
+def _describe_estimate(stretch: JudgedStretch, settings: IdleSettings) -> ReturnEstimate | None:
+    if stretch.wanted is None or not settings.min_expected_rest:
+        return None
+    return ReturnEstimate(
+        probability=stretch.wanted,
+        within=format_duration(settings.min_expected_rest.total_seconds()),
+        exposures=stretch.exposures,
+        returns=stretch.returns,
+        own_days=stretch.own_days,
+        own_returns=stretch.own_returns,
+    )
 
 
 def list_holds(case: IdleCase) -> list[Hold]:

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.holds import Hold
 from analyzers.queries import compose_steps, load_sql
 from analyzers.rows import decode_frame
 from analyzers.workload_rows import WorkloadRow
+from fallow.idle_details import Hold
 from fallow.models import Evidence, Verdict
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
@@ -113,6 +113,14 @@ class ComputeShare(Row, frozen=True):
     device: str
     samples: int | None
     busy: int | None
+
+
+class StretchGap(WorkloadRow, frozen=True):
+    """The end of an idle stretch and the start of its workload's next one (us)."""
+
+    span: int
+    end: int
+    next: int
 
 
 class IdlePower(Row, frozen=True):

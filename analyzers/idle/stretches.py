@@ -10,7 +10,8 @@ from analyzers.idle import samples as source
 from analyzers.idle import spans
 from analyzers.idle.holders import join_overlapping
 from analyzers.idle.pieces import SUMS, list_ranges
-from analyzers.idle.rows import ComputeShare, read_compute_shares
+from analyzers.idle.rows import ComputeShare, StretchGap, read_compute_shares
+from analyzers.rows import decode_frame
 from capacity.placement.fleet_state import convert_micros
 from fallow.protocols import Views
 from warehouse.case_parts import LONGEST_SILENCE, Gap, find_silent_gaps
@@ -84,14 +85,15 @@ def keep_before_silence(
     both = both.with_columns(next=pl.col("start").shift(-1).over("owner")).join(names, on="owner")
     gap = pl.col("next") - pl.col("end")
     longest = round(LONGEST_SILENCE.total_seconds() * MICRO)
+    close = both.filter((gap > 0) & (gap <= longest))
     gaps = [
         Gap(
-            row["span"],
-            (row["cluster"], row["workload_kind"], row["namespace"], row["workload"]),
-            convert_micros(row["end"]),
-            convert_micros(row["next"]),
+            row.span,
+            (row.cluster, row.workload_kind, row.namespace, row.workload),
+            convert_micros(row.end),
+            convert_micros(row.next),
         )
-        for row in both.filter((gap > 0) & (gap <= longest)).iter_rows(named=True)
+        for row in decode_frame(close.select("span", *spans.WORKLOAD, "end", "next"), StretchGap)
     ]
     silent = find_silent_gaps(views, gaps, chosen.source)
     slack = pl.max_horizontal("slack_us", pl.lit(round(lookback.total_seconds() * MICRO)))

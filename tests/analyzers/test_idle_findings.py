@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from analyzers.holds import Hold
 from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, judge_signals
 from analyzers.idle.findings import build_case, build_finding, decide_kind
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
+from fallow.idle_details import Hold
 from fallow.idle_settings import IdleSettings
 from warehouse.signals.runs import MICRO
 
