@@ -8,7 +8,7 @@ pod that fits on free capacity does not wait for GPUs, and freeing more admits n
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
@@ -144,7 +144,10 @@ class PendingWorkloads:
                 pending_workloads.append(_PendingWorkload(key, gpus, since, None, why=why))
                 continue
             if demand not in placements:
-                placements[demand] = len(placements), *self._place_pods(demand)
+                placements[demand] = (
+                    len(placements),
+                    *place_pods(demand.needs, self._free, partial(self._legal_nodes, key[0])),
+                )
             number, without_node, remaining = placements[demand]
             pending_workloads.append(
                 _PendingWorkload(
@@ -160,19 +163,6 @@ class PendingWorkloads:
             )
         return pending_workloads
 
-    def _place_pods(
-        self, workload_demand: WorkloadDemand
-    ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
-        """Place pods on free capacity.
-
-        Return the pods that do not fit, and the remaining capacity.
-        """
-        return place_pods(
-            workload_demand.needs,
-            self._free,
-            lambda demand: self._legal_nodes(workload_demand.cluster, demand),
-        )
-
     def _check_admission(
         self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
     ) -> tuple[bool, str]:
@@ -181,16 +171,13 @@ class PendingWorkloads:
             node_key: self._capacity_of(pending.rest, node_key).add(more)
             for node_key, more in freed.items()
         }
-        for demand in pending.left:
-            known_nodes = [p for p in capacities if self._fleet_state.nodes.get(p) is not None]
-            legal_nodes = [p for p in known_nodes if not self._explain_unfit(p, demand)]
-            fitting = [p for p in legal_nodes if capacities[p].fits(demand)]
-            if not fitting:
-                return False, self._explain_refusal(demand, known_nodes, legal_nodes, capacities)
-            capacities[
-                min(fitting, key=lambda p: (capacities[p].devices[demand.device_type], p))
-            ].take(demand)
-        return True, ""
+        known = [p for p in capacities if p in self._fleet_state.nodes]
+        legal = {d: [p for p in known if not self._explain_unfit(p, d)] for d in {*pending.left}}
+        without, remaining = place_pods(pending.left, capacities, legal.__getitem__)
+        if not without:
+            return True, ""
+        rest = capacities | dict(remaining)
+        return False, self._explain_refusal(without[0], known, legal[without[0]], rest)
 
     def _explain_refusal(
         self,
