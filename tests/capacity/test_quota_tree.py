@@ -202,6 +202,27 @@ def test_a_claim_reclaims_from_the_nearest_cohort_in_which_it_would_fit() -> Non
     assert within.admit(QueueClaim("a1", "a", 4)) == REFUSED
 
 
+def test_a_cohort_that_returned_enough_keeps_the_rest() -> None:
+    """X (4 of its own) uses 6, Z 2 of L's. a's 4 are L's: 2 come from X, and then from Z."""
+    nodes = {
+        "L": QuotaNode(4, parent="R"), "X": QuotaNode(4, parent="R"), "Z": QuotaNode(parent="R"),
+        "a": QuotaNode(parent="L"), "p": QuotaNode(parent="X"), "q": QuotaNode(parent="X"),
+        "z": QuotaNode(parent="Z"),
+    }  # fmt: skip
+    claims = [
+        QueueClaim("p1", "p", 2), QueueClaim("q1", "q", 4, 1), QueueClaim("z1", "z", 2, 2),
+    ]  # fmt: skip
+    admission = hold(QuotaAdmission(nodes), *claims)
+    assert admission.admit(QueueClaim("a1", "a", 4)) == build_eviction("p1", "z1")
+
+
+def test_a_queue_at_its_nominal_quota_evicts_only_its_own() -> None:
+    """Quota was lowered below use: b holds 3 of 2, but a has all that is its own."""
+    nodes = {"a": QuotaNode(2, parent="R"), "b": QuotaNode(0, parent="R")}
+    admission = hold(QuotaAdmission(nodes), QueueClaim("a1", "a", 2), QueueClaim("b1", "b", 3))
+    assert admission.admit(QueueClaim("a2", "a", 2, priority=1)) == REFUSED
+
+
 @pytest.mark.parametrize(("preempts", "verdict"), [(True, build_eviction("b1")), (False, REFUSED)])
 def test_a_claim_reclaims_only_where_its_queue_preempts(preempts: bool, verdict: object) -> None:
     nodes = {"a": QuotaNode(4, parent="R"), "b": QuotaNode(4, parent="R")}
