@@ -171,13 +171,13 @@ class PendingWorkloads:
             node_key: self._capacity_of(pending.rest, node_key).add(more)
             for node_key, more in freed.items()
         }
-        known = [p for p in capacities if p in self._fleet_state.nodes]
-        legal = {d: [p for p in known if not self._explain_unfit(p, d)] for d in {*pending.left}}
+        nodes = [p for p in capacities if p in self._fleet_state.nodes]
+        legal = {d: [p for p in nodes if not self._explain_unfit(p, d)] for d in {*pending.left}}
         without, remaining = place_pods(pending.left, capacities, legal.__getitem__)
         if not without:
             return True, ""
         rest = capacities | dict(remaining)
-        return False, self._explain_refusal(without[0], known, legal[without[0]], rest)
+        return False, self._explain_refusal(without[0], nodes, legal[without[0]], rest)
 
     def _explain_refusal(
         self,
