@@ -9,7 +9,7 @@ SELECT
     policy,
     finding,
     request,
-    verb,
+    CASE WHEN contains(verb, ' ') THEN verb ELSE replace(verb, '-', ' ') END AS verb,
     step,
     ruling,
     reasons,

@@ -91,11 +91,12 @@ def show(request: PageRequest) -> None:
     """Draw the page."""
     page.show_card(show_headline, request)
     page.show_card(show_waiting, request)
+    page.show_card(show_over_time, request)
     page.show_card(show_more, request)
 
 
 def show_headline(request: PageRequest) -> None:
-    """Show how many GPUs are waited for, and draw them beside the free and idle ones."""
+    """Show how many GPUs are waited for, and how many are idle or free meanwhile."""
     rows = _list_waiting(request)
     hours = data.query(queues.list_demand, request.window, request.filters)
     idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
@@ -122,6 +123,14 @@ def show_headline(request: PageRequest) -> None:
             missing if free is None else "in the newest hour",
         ),
     )
+    if any(row["gpus"] is None for row in rows):
+        page.note("A job whose number of GPUs is not known counts in no figure and no curve.")
+
+
+def show_over_time(request: PageRequest) -> None:
+    """Draw the GPUs that are waited for beside the free and idle ones, and demand beside use."""
+    hours = data.query(queues.list_demand, request.window, request.filters)
+    page.show_heading("Over time")
     span = (request.window.start, request.window.end)
     over = [to_builtins(hour, builtin_types=(datetime,)) for hour in hours]
     for lines, words in ((LINES, LINES_WORDS), (DEMAND_LINES, DEMAND_WORDS)):
@@ -137,8 +146,6 @@ def show_headline(request: PageRequest) -> None:
             ),
             words,
         )
-    if any(row["gpus"] is None for row in rows):
-        page.note("A job whose number of GPUs is not known counts in no figure and no curve.")
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
 
