@@ -104,12 +104,13 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
     def list_states(self) -> dict[str, dict[str, Decimal]]:
         """Return the bill of each cluster where anything has a price, by the ledger's states."""
         priced = self.cells.filter(self.cells["priced"])
-        sums = priced.group_by(["cluster", "state"]).aggregate([("usd_e8", "sum")])
+        by_state = priced.group_by(["cluster", "state"]).aggregate([("usd_e8", "sum")])
+        sums = by_state.sort_by("state").to_pydict()
         bills: dict[str, dict[str, Decimal]] = {}
-        for row in sums.sort_by("state").to_pylist():
-            bills.setdefault(row["cluster"], {})[row["state"]] = (
-                Decimal(row["usd_e8_sum"]) / CENT_E8
-            )
+        for cluster, state, usd_e8 in zip(
+            sums["cluster"], sums["state"], sums["usd_e8_sum"], strict=True
+        ):
+            bills.setdefault(cluster, {})[state] = Decimal(usd_e8) / CENT_E8
         return bills
 
     def saved(self, **only: str) -> SavedAmount:
