@@ -7,6 +7,7 @@ where its p95 at today's number of GPUs differs by more than a tenth, the answer
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import msgspec
@@ -117,9 +118,8 @@ def price_targets(
         high = max(low, int(np.ceil(gpus)))
         while measure(high) > target:
             high *= 2
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if measure(middle) <= target else (middle + 1, high)
+        counts = range(low, high)
+        high = low + bisect_left(counts, True, key=lambda count: measure(count) <= target)
         more = high - int(gpus)
         usd = None if usd_h is None else round(more * usd_h * MONTH_H, 2)
         return WaitTarget(target, high, more, round(measure(high), 3), usd)
