@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actions.recommend import add_recommendations, explain_protection, read_verbs, recommend
-from fallow.models import Finding, Recommendation, Subject
+from fallow.models import Claim, Finding, Recommendation, Saving, State, Subject
 from fallow.window import Window
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -148,3 +148,21 @@ def test_a_stalled_jobs_hours_are_claimed_where_the_ledger_has_them() -> None:
     assert sum(c.usd or 0 for c in claims) == made.usd
     (rests,) = recommend(stalled(how="rest", hours_of={"idle": made.gpu_hours}))[0].claims
     assert (rests.state, rests.gpu_hours, rests.usd) == ("idle", made.gpu_hours, made.usd)
+
+
+@pytest.mark.parametrize(
+    ("states", "saving", "is_bound"),
+    [
+        (("low", "productive"), "capacity", True),
+        (("low", "idle"), "capacity", False),
+        (("low",), "cash", False),
+        ((), "capacity", False),
+    ],
+    ids=["in use", "partly wasted", "cash", "nothing claimed"],
+)
+def test_advice_about_hours_in_use_alone_is_a_bound(
+    states: tuple[State, ...], saving: Saving, is_bound: bool
+) -> None:
+    claims = tuple(Claim("c", "ns", "Job", "job", None, state, 1.0) for state in states)
+    advice = Recommendation("resize", "Job/ns/job", "why", True, saving=saving, claims=claims)
+    assert advice.is_bound is is_bound
