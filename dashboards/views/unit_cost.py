@@ -107,7 +107,8 @@ def draw_runs(request: PageRequest) -> None:
         page.show_nothing("No run had a GPU here.", "Jobs of any operator count as runs.")
         return
     records = [row | {"name": row["workload"]} for row in rows.to_pylist()]
-    _show_distribution(records, "usd", "USD per run", "runs")
+    costs = data.query(units.read_run_costs, request.window, request.filters)
+    _show_distribution(records, "usd", "USD per run", "runs", costs)
     page.note(
         f"{rows.num_rows:,} runs. Of a run that goes beyond the window only its part in the window "
         "is counted."
@@ -153,11 +154,15 @@ def list_trained(request: PageRequest) -> None:
 
 
 def _show_distribution(
-    records: Sequence[Mapping[str, Any]], value: str, title: str, plural: str
+    records: Sequence[Mapping[str, Any]],
+    value: str,
+    title: str,
+    plural: str,
+    costs: units.Distribution | None = None,
 ) -> None:
     """Show median and 90th percentile of a cost, the costs up to the cap, and the outliers."""
     priced = [row for row in records if row[value] is not None]
-    costs = units.measure_distribution([float(row[value]) for row in priced])
+    costs = costs or units.measure_distribution([float(row[value]) for row in priced])
     if costs is None:
         return
     page.show_metrics(
