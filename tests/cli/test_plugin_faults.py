@@ -104,6 +104,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         module.END.set()
 
 
+@pytest.mark.slow  # doctor binds the port of the pages, which test-fast does not
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
