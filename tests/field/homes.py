@@ -87,16 +87,22 @@ class Homes:
         self._fallow, self._folder, self._prometheus = fallow, folder, prometheus
         self._names: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            self._names[load_situations()[name].kind].append(name)
+            self._names[_get_home_name(name)].append(name)
         self._homes: dict[str, Home] = {}
 
     def get(self, name: str) -> "Home":
         """Return the home that has a situation's cluster."""
-        kind = load_situations()[name].kind
+        kind = _get_home_name(name)
         if kind not in self._homes:
             folder, names = self._folder / kind, self._names[kind]
             self._homes[kind] = Home(self._fallow, folder, names, self._prometheus)
         return self._homes[kind]
+
+
+def _get_home_name(name: str) -> str:
+    """Return its kind; what waits is asked at once in a home of its own: quotas get old."""
+    situation = load_situations()[name]
+    return name if situation.waits else situation.kind
 
 
 class Home:
@@ -188,6 +194,10 @@ class Home:
             if case["subject"][0] == cluster and case["policy"]
         }
 
+    def read_queue(self) -> dict[str, dict[str, Any]]:
+        """Return what waits, by namespace and name."""
+        return {row["workload"].partition("/")[2]: row for row in self._read("queue")["queue"]}
+
     def _read(self, *words: str) -> Any:
         answer = self._fallow(*words, "-o", "json", "--home", self._home)
         assert answer.code == 0, answer.err
@@ -217,10 +227,28 @@ def check_situation(homes: Homes, name: str) -> None:
         assert rows.keys() == situation.findings.keys(), rows
         for key, wanted in situation.findings.items():
             assert {column: rows[key][column] for column in wanted} == wanted, rows[key]
+    if situation.waits:
+        check_queue(home, situation)
     if situation.doctor:
         report = home.run(name, "doctor", "-o", "json")
         for word in situation.doctor:
             assert word in report.out
+
+
+def check_queue(home: Home, situation: Situation) -> None:
+    """Compare why workloads wait, and which ways in hold."""
+    queue = home.read_queue()
+    assert queue.keys() == situation.waits.keys()
+    for workload, wanted in situation.waits.items():
+        row = queue[workload]
+        states = {way["way"]: way["state"] for way in row["ways"]}
+        reasons = {reason["reason"] for reason in row["reasons"]}
+        ways = {name: state for name, state in wanted.items() if name != "reason"}
+        assert {name: states.get(name, "none") for name in ways} == ways, row
+        assert wanted.get("reason", "") in {*reasons, ""}, row
+    printed = json.dumps(queue)
+    for words in situation.says:
+        assert words in printed
 
 
 def check_spend(home: Home, name: str) -> None:

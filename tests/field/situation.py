@@ -63,6 +63,10 @@ class Situation:
     lifted: tuple[str, str] = ("", "")
     """What such a policy lifts by name, and which workloads it stops then."""
     findings: Mapping[str, Row] | None = None
+    waits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By workload that waits: its `reason`, and the state of ways in (`fallow queue`)."""
+    says: Sequence[str] = ()
+    """What the reasons and ways in of those workloads say."""
     doctor: Sequence[str] = ()
     fails: str | None = None
     """Why Fallow does not yet answer so."""

@@ -7,6 +7,6 @@ from tests.field.homes import Homes, check_situation, list_parameters
 pytestmark = pytest.mark.timeout(1800)  # the first test of a kind makes its home
 
 
-@pytest.mark.parametrize("name", list_parameters(lambda situation: not situation.scrapes))
+@pytest.mark.parametrize("name", list_parameters(lambda each: not each.scrapes and not each.waits))
 def test_situation(name: str, homes: Homes) -> None:
     check_situation(homes, name)
