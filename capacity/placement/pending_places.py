@@ -253,20 +253,21 @@ class PendingPlaces:
             )
 
         left, used_nodes = place(free_nodes, legal)
+        left_at_best, _ = place(possible, maybe)
         room = not place(free_nodes, set(refusals))[0]
         state: PlaceState
         if quota.admitted is False:
             state, why = "refused", quota.why
         elif not left:
             state, why = ("fits", "") if quota.admitted else ("unknown", quota.why)
-        elif not place(possible, maybe)[0]:
+        elif not left_at_best:
             state, why = "unknown", self._explain_doubt(nodes, refusals)
         elif room:
             state, why = "refused", next(w for w, _ in sorted(refusals.values()) if w)
         elif _check_each_alone(needs, free_nodes, legal):
             state, why = "unknown", "each pod fits alone; no placement of all of them was found"
         else:
-            state, why = "full", _explain_lack(left, needs, free_nodes, legal)
+            state, why = "full", _explain_lack(left_at_best, needs, possible, maybe)
         names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
         return PlaceAnswer(*place_key, state, why, _count_free(nodes, needs), room, names)
 

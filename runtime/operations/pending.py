@@ -203,7 +203,12 @@ def _describe_way(way: WayIn) -> dict[str, Any]:
 
 
 def _find_time(warehouse: "Warehouse", at: datetime, cluster: str | None) -> datetime:
-    extent = windows.find_extent(warehouse, cluster)
-    if extent is None and cluster is not None:
-        windows.require_extent(warehouse, cluster, inventory=True)
-    return at if extent is None else min(at, extent.end)
+    """Return the end of the telemetry or of the inventory: an exporter may be away for a while."""
+    extents = (
+        windows.find_extent(warehouse, cluster),
+        windows.find_inventory_extent(warehouse, cluster),
+    )
+    ends = [extent.end for extent in extents if extent is not None]
+    if not ends and cluster is not None:
+        windows.require_extent(warehouse, cluster)
+    return min(at, max(ends, default=at))

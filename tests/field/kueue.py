@@ -1,11 +1,14 @@
 """Objects of Kueue for a case: queues with quotas, cohorts, and workloads that wait for quota."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.field.site import (
     BUSY,
+    END,
     FREE,
+    HOUR,
     ago,
     build_node,
     build_pod,
@@ -165,15 +168,16 @@ def build_waiting(
     `held`: GPUs by node and pod. Queue `lq` of namespace `ml` is of ClusterQueue `a`.
     """
     lines = []
+    until = -(datetime.now(UTC) - END) / HOUR
     for node, pods in held.items():
         names = [pod for pod, gpus in pods.items() for _ in range(gpus)]
         for gpu in range(8):
             uuid = f"GPU-{node}-{gpu}"
             if gpu < len(names):
                 labels = {"pod": names[gpu], "namespace": "ml", "container": "c"}
-                lines += list_lines(uuid, node, gpu=gpu, values=BUSY, **labels)
+                lines += list_lines(uuid, node, gpu=gpu, values=BUSY, until=until, **labels)
             else:
-                lines += list_lines(uuid, node, gpu=gpu, values=FREE)
+                lines += list_lines(uuid, node, gpu=gpu, values=FREE, until=until)
     dump = [
         *(build_node(node, 8, labels=LABELS) for node in held),
         *(
