@@ -8,7 +8,7 @@ import msgspec
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks import peer_rules as peers
-from fallow.process_folders import open_temporary_folder
+from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import (
     find_actionable_time,

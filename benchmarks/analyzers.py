@@ -7,7 +7,8 @@ from benchmarks.month import open_month, read_peak_gib
 from benchmarks.result import Result
 from fallow.errors import FallowError
 from fallow.window import Window
-from runtime.operations import analyzer_runs, plans
+from runtime.operations.acting import plans
+from runtime.operations.analysis import analyzer_runs
 from warehouse.lake import Warehouse
 
 REACH_S = 25

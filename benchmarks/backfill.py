@@ -27,8 +27,8 @@ from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.decode import decode_matrix
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime.operations.collection import build_prometheus_collector, drain
-from runtime.operations.telemetry_slices import SLICE_SAMPLES, read_slices
+from runtime.operations.ingestion.collection import build_prometheus_collector, drain
+from runtime.operations.ingestion.telemetry_slices import SLICE_SAMPLES, read_slices
 from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 19, tzinfo=UTC)

@@ -14,7 +14,8 @@ from benchmarks.result import Result
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
 from warehouse import maintenance
 from warehouse.lake import Warehouse
 

@@ -21,7 +21,8 @@ from benchmarks.result import Result
 from benchmarks.servers import PeerMissingError, find_free_port, serve
 from dashboards import app
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
 from warehouse import audit_results
 from warehouse.lake import Warehouse
 

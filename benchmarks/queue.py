@@ -15,7 +15,7 @@ from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
 from capacity.queue.reading import QueueReader
 from fallow import tables
-from fallow.capacity_settings import FragmentationSettings
+from fallow.settings.capacity import FragmentationSettings
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THEN = NOW.replace(tzinfo=None)

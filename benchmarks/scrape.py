@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks.exposition_text import FIELDS, GPUS
 from benchmarks.result import Result
 from collectors.exporters import ExporterCollector
-from fallow.collector_settings import ExporterSettings
 from fallow.settings import load
+from fallow.settings.collectors import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse.lake import Warehouse

@@ -14,11 +14,11 @@ import msgspec
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.sizing.analyzer import SizingAnalyzer
 from benchmarks.accuracy_worlds import START
-from fallow.process_folders import open_temporary_folder
 from fallow.resources import read_table
+from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory, isolate_settings, store_step
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.arrivals import Arrival, read_categories
 from simulator.cluster.nodes import build_nodes
 from simulator.exporters.quirks import Quirks

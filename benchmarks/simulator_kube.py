@@ -19,10 +19,10 @@ import msgspec
 from benchmarks.result import Result
 from collectors.kube.collector import KubernetesCollector
 from collectors.kube.shapes import Pod
-from fallow.collector_settings import KubernetesSettings
 from fallow.kube.api import ApiConnection
 from fallow.kube.api_objects import Page
 from fallow.kube.listing import Listing
+from fallow.settings.collectors import KubernetesSettings
 from fallow.window import Window
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore

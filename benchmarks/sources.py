@@ -16,9 +16,9 @@ from benchmarks.exposition_text import GPUS
 from benchmarks.result import Result
 from benchmarks.scrape import INTERVAL, NODES, SMALL_NODES, START, serve_exporters
 from collectors.exporters import ExporterCollector
-from fallow.collector_settings import ExporterSettings
-from fallow.daemon_threads import CallingThread
 from fallow.settings import load
+from fallow.settings.collectors import ExporterSettings
+from fallow.system.daemon_threads import CallingThread
 from runtime.service.metrics import SelfMetrics
 from runtime.service.schedule import ServiceThreads
 from runtime.service.sources import Sources, wait_for

@@ -15,9 +15,9 @@ from yarl import URL
 from collectors.http_fetch import OK, Fetch, fetch, open_session
 from collectors.progress import Pod, read_progress, read_progress_metrics
 from collectors.reader import Reader, ScrapeLimits, TargetScrape, find_excess_samples
-from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
 from fallow.rejections import Rejection, build_batch
+from fallow.settings.collectors import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

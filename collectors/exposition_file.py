@@ -15,8 +15,8 @@ from collectors.inventory import derive_pod_uid
 from collectors.odd_times import DAY_US, find_first_day, may_be_odd, reject
 from collectors.reader import find_meanings
 from fallow.errors import UsageError
-from fallow.input_files import open_text_input
 from fallow.rejections import Rejection
+from fallow.system.input_files import open_text_input
 from fallow.tables import Batch
 
 SOURCE = "exposition"

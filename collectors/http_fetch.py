@@ -1,4 +1,4 @@
-"""Fetch from many servers at once, in the bounds of `fallow.http_client`: time, bytes, one address.
+"""Fetch from many servers at once, in bounds (`fallow.system.http_client`): time, bytes, address.
 
 No redirect is followed: a token goes where the settings name, and nowhere else.
 """
@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from fallow.http_client import shorten
+from fallow.system.http_client import shorten
 from fallow.window import format_duration
 
 OK = 200

@@ -19,9 +19,9 @@ from yarl import URL
 
 from collectors.http_fetch import OK, fetch, open_session
 from collectors.inventory import build_batches, build_scrape_row
-from fallow.collector_settings import JupyterSettings
 from fallow.errors import UNREADABLE_JSON, SettingsError, SourceError
-from fallow.http_client import shorten
+from fallow.settings.collectors import JupyterSettings
+from fallow.system.http_client import shorten
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from collectors.inventory import build_batches, build_scrape_row
 from collectors.processes import list_pod_names, locate_process
-from fallow.collector_settings import NvmlSettings
 from fallow.gpu_models import get_least_power_w
 from fallow.rejections import Rejection, build_batch
+from fallow.settings.collectors import NvmlSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

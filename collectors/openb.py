@@ -14,7 +14,7 @@ import polars as pl
 
 from collectors.inventory import derive_pod_uid
 from fallow.errors import UsageError
-from fallow.input_files import open_input
+from fallow.system.input_files import open_input
 from fallow.tables import Batch, get_schema
 
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)

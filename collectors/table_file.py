@@ -13,8 +13,8 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from fallow.errors import UsageError
-from fallow.input_files import GZIP, UTF_16, open_input
 from fallow.resources import read_table
+from fallow.system.input_files import GZIP, UTF_16, open_input
 
 NOTHING = ["", "null", "NULL", "None", "NaN", "nan", "NA", "N/A", "n/a", "-", "ERR!"]
 """How CSV files write a missing value, beside a reason in brackets, such as `[Not Supported]`."""

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from dashboards.signin import Person, Role
-from fallow import http_client
-from fallow.deadlines import BodyTooLargeError, DeadlineExceededError
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
-from fallow.http_client import NotConnectedError
 from fallow.settings import Settings
+from fallow.system import http_client
+from fallow.system.deadlines import BodyTooLargeError, DeadlineExceededError
+from fallow.system.http_client import NotConnectedError
 
 RequestKind = Literal["approve", "snooze", "keep", "undo", "resume"]
 NEEDS: Mapping[RequestKind, Role] = {

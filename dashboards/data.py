@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards.active_settings import get_now, get_settings
-from fallow.container_limits import read_cpu_limit
+from fallow.system.container_limits import read_cpu_limit
 from warehouse.lake import Warehouse
 from warehouse.readable import ReadableViews
 

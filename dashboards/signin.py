@@ -15,8 +15,8 @@ import streamlit as st
 from dashboards import active_settings
 from dashboards.serving import is_loopback
 from dashboards.text import escape
-from fallow.dashboard_settings import OidcSettings
 from fallow.settings import Settings
+from fallow.settings.dashboard import OidcSettings
 
 Role = Literal["viewer", "operator", "approver"]
 EMAIL = "email"

@@ -8,7 +8,7 @@ import yaml
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse import tiers
 from warehouse.lake import Warehouse
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actions.gates.registry import CHECKS
-from fallow import private_files, redaction
+from fallow import redaction
+from fallow.system import private_files
 
 Levels = dict[str, tuple[int, bool, bool]]
 

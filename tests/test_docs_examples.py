@@ -20,7 +20,7 @@ from runtime.cli import run
 from runtime.cli.app import build_whole
 from runtime.experiments import demo
 from runtime.experiments.demo_actions import write_policies
-from runtime.operations import plans
+from runtime.operations.acting import plans
 from tests.capacity.replay.test_what_if_truth import QUESTIONS, WITHIN
 from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse

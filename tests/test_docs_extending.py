@@ -19,7 +19,8 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import analyzer_runs, prices
+from runtime.operations.accounting import prices
+from runtime.operations.analysis import analyzer_runs
 from tests.contract import test_every_executor as executors
 from tests.contract import test_every_plugin as contract
 from warehouse.lake import Warehouse

@@ -10,8 +10,9 @@ import pytest
 
 from actions.gates import registry
 from dashboards import active_settings
-from fallow import private_files, redaction
+from fallow import redaction
 from fallow.settings import Settings
+from fallow.system import private_files
 from runtime.cli import logs
 from tests.isolation import own_globals
 

@@ -19,7 +19,7 @@ from actions.rights import CANARY, OWN, build_rules, list_cluster_scoped, list_r
 from fallow.protocols import Right
 from fallow.resources import read_table
 from fallow.settings import Settings
-from runtime.operations.access_review import list_reader_rights
+from runtime.operations.acting.access_review import list_reader_rights
 
 HEAD = "# Written by `python -m tools.chart deploy/helm/fallow` from what the code declares.\n"
 ACTS = "fallow-act-"

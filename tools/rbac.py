@@ -14,7 +14,7 @@ import yaml
 
 from actions import executors
 from actions.rights import build_manifests, build_rules
-from runtime.operations.access_review import list_reader_rights
+from runtime.operations.acting.access_review import list_reader_rights
 
 HEAD = "# Written by `python -m tools.rbac deploy/rbac` from what the code declares.\n"
 

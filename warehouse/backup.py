@@ -17,7 +17,7 @@ import msgspec
 
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
-from fallow.sqlite_file import copy_together, hold_lock
+from fallow.system.sqlite_file import copy_together, hold_lock
 from warehouse import catalog
 from warehouse.catalog_copies import CATALOG_COPY, hold_snapshot
 from warehouse.cold_storage import locate_cold

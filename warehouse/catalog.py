@@ -13,9 +13,9 @@ from typing import Any
 import duckdb
 import msgspec
 
-from fallow.container_limits import read_cpu_limit, read_memory_limit
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
+from fallow.system.container_limits import read_cpu_limit, read_memory_limit
 from warehouse import extensions
 from warehouse.cold_storage import locate_cold
 from warehouse.spill import choose_spill

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from fallow.deadlines import call_within
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings
-from fallow.settings_groups import S3
+from fallow.settings.groups import S3
+from fallow.system.deadlines import call_within
 
 _REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import duckdb
 
-from fallow.disk_space import is_disk_full
 from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
 from fallow.redaction import redact
 from fallow.resources import read_table
+from fallow.system.disk_space import is_disk_full
 
 FAULTS = (WarehouseError, UsageError, ValueError, ArithmeticError)
 """What rows that cannot be accounted raise."""

@@ -25,7 +25,6 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from fallow.container_limits import release_memory
 from fallow.errors import (
     FallowError,
     ForeignWarehouseError,
@@ -34,8 +33,9 @@ from fallow.errors import (
     UsageError,
     WarehouseError,
 )
-from fallow.private_files import narrow_home
 from fallow.settings import Settings
+from fallow.system.container_limits import release_memory
+from fallow.system.private_files import narrow_home
 from fallow.tables import Batch
 from warehouse import catalog, ingest, schema, sql_access, statements, totals
 from warehouse.addresses import HostNames

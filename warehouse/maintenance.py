@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from fallow import tables
 from fallow.errors import WarehouseError
-from fallow.sqlite_file import hold_lock
+from fallow.system.sqlite_file import hold_lock
 from warehouse import schema, tiers
 from warehouse.catalog import BACKUP_LOCK, CATALOG_FILE, refuse_special_files
 from warehouse.orphans import sweep_orphans

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from fallow.clean_texts import clean_rows
 from fallow.errors import UsageError
-from fallow.price_settings import PriceSettings
 from fallow.protocols import Views
 from fallow.rejections import build_batch
+from fallow.settings.prices import PriceSettings
 from fallow.tables import Batch, get_schema
 from fallow.window import Window, get_month_start
 from warehouse import dirty

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from fallow.price_settings import ALWAYS, SPOT_ESTIMATE
+from fallow.settings.prices import ALWAYS, SPOT_ESTIMATE
 from warehouse.dirty import FAR
 
 UNPRICED = "unpriced"

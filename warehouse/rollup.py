@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from fallow import tables
 from fallow.errors import UnreadableDaysError, WarehouseError
 from fallow.gpu_models import find_gpu_model, get_model_name
-from fallow.idle_settings import LedgerSettings
 from fallow.rejections import Rejection, build_batch
+from fallow.settings.idle import LedgerSettings
 from fallow.tables import AND, VIA
 from fallow.window import Window
 from warehouse import dirty, ingest, tiers

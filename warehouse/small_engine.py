@@ -6,8 +6,8 @@ them, which costs a scrape of 10,000 rows a quarter more than one thread does.
 
 import duckdb
 
-from fallow.container_limits import read_cpu_limit
 from fallow.settings import Settings
+from fallow.system.container_limits import read_cpu_limit
 from warehouse.catalog import CatalogLocation, connect_engine
 
 FIRST = 3

@@ -7,7 +7,7 @@ other's, and end with a segmentation fault.
 from contextlib import suppress
 from pathlib import Path
 
-from fallow.process_folders import choose_folder_name, remove_left_over
+from fallow.system.process_folders import choose_folder_name, remove_left_over
 
 
 def choose_spill(home: Path) -> Path:

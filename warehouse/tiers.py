@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from fallow import tables
 from fallow.errors import TemporaryError
-from fallow.service_settings import WarehouseSettings
+from fallow.settings.service import WarehouseSettings
 from warehouse.cold_reach import find_place
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors

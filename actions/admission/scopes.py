@@ -18,9 +18,9 @@ from actions.reclaim.subjects import get_plural
 from actions.rights import CANARY, OWN, annotate_rights, list_roles
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
 from fallow.action_models import Action, Change
-from fallow.action_settings import ActionsSettings
 from fallow.protocols import Executor, Right
 from fallow.resources import read_table
+from fallow.settings.actions import ActionsSettings
 
 CREATE, UPDATE, CONNECT = "CREATE", "UPDATE", "CONNECT"
 _OPERATIONS = {"create": CREATE, "patch": UPDATE}

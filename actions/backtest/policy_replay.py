@@ -35,8 +35,8 @@ from capacity.placement.fleet_state import (
     to_micros,
 )
 from fallow.action_models import Decision, Reason
-from fallow.action_settings import ActionsSettings
 from fallow.protocols import PastFindings, Views
+from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from warehouse.steps import SERVING_LOAD, compose_query
 

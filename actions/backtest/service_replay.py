@@ -49,10 +49,10 @@ from capacity.placement.fleet_state import (
 from capacity.placement.pending_queue import PendingWorkloads
 from fallow import case_identity
 from fallow.action_models import Decision, Facts, Step, compute_decision_id
-from fallow.action_settings import ActionsSettings
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
 from fallow.models import STALLED_JOB, Finding
 from fallow.protocols import PastFindings, Views
+from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from warehouse.case_parts import match_objects, merge_over_silence
 from warehouse.disruption_budgets import DisruptionBudgets

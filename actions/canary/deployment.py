@@ -2,9 +2,9 @@
 
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change, Target
-from fallow.action_settings import CanarySettings
 from fallow.errors import RefusedError
 from fallow.kube.objects import Object, get_labels, get_metadata, get_path
+from fallow.settings.actions import CanarySettings
 
 KIND, API = "Deployment", "apps/v1"
 OURS = "fallow.dev/canary"

@@ -16,9 +16,9 @@ from actions.loop.recheck import Recheck
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Allow, Policy, Stage
 from fallow.action_models import Decision, Facts, Reason, compute_decision_id
-from fallow.action_settings import CanarySettings
 from fallow.kube.objects import get_metadata, get_uid
 from fallow.models import Finding, Recommendation, Subject
+from fallow.settings.actions import CanarySettings
 from fallow.window import Window
 
 VERB, CAPABILITY = "scale to zero", "scale"

@@ -19,8 +19,8 @@ from actions.loop.actor import Actor
 from actions.loop.runner import ActionRunner, check_protections
 from actions.policy.budgets import BudgetUsage
 from fallow.action_models import Reason
-from fallow.action_settings import CanarySettings
 from fallow.errors import FallowError, TemporaryError
+from fallow.settings.actions import CanarySettings
 
 BY = "canary"
 """Who undoes the canary's action, for the journal."""

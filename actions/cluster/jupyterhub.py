@@ -13,8 +13,6 @@ import msgspec
 
 from actions.cluster.write_results import WriteResult, WriteVerdict, report_no_answer
 from fallow.action_models import Change
-from fallow.action_settings import JupyterHubSettings
-from fallow.deadlines import BodyTooLargeError
 from fallow.errors import (
     UNREADABLE_JSON,
     AuthError,
@@ -23,8 +21,10 @@ from fallow.errors import (
     SourceError,
     TemporaryError,
 )
-from fallow.http_client import send_request
 from fallow.redaction import redact
+from fallow.settings.actions import JupyterHubSettings
+from fallow.system.deadlines import BodyTooLargeError
+from fallow.system.http_client import send_request
 
 _MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
     400: ("conflict", "pending"),

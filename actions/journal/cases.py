@@ -13,8 +13,8 @@ from fallow import case_identity
 from fallow.action_models import CaseHistory, Facts
 from fallow.approvals import Approver
 from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
-from fallow.clock_steps import ClockSteps
 from fallow.models import Finding
+from fallow.system.clock_steps import ClockSteps
 
 REWRITE_SHARE = 1 / 4
 """A continuing case is written again after this part of its analyzer's lookback."""

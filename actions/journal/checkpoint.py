@@ -16,7 +16,7 @@ import msgspec
 from actions.journal import event_types
 from actions.journal.log import Journal
 from fallow.errors import FallowError
-from fallow.input_files import UnreadableFileError, read_input
+from fallow.system.input_files import UnreadableFileError, read_input
 
 EVERY = 10_000
 """Rows after which a process that writes the journal also writes a checkpoint."""

@@ -21,7 +21,7 @@ import msgspec
 from fallow.errors import TemporaryError, UsageError, WarehouseError
 from fallow.renamed import read_renames
 from fallow.resources import read_text
-from fallow.sqlite_file import BUSY_S, SqliteFile, hold_lock
+from fallow.system.sqlite_file import BUSY_S, SqliteFile, hold_lock
 from fallow.texts import escape_text
 from fallow.window import YEARS
 

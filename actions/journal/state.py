@@ -17,8 +17,8 @@ from actions.journal.cases import JournalledCases
 from actions.journal.checkpoint import EVERY, read_checkpoint, write_checkpoint
 from actions.journal.log import GENESIS, Entry, Journal
 from actions.policy.budgets import CountedAction, count_action
-from fallow.clock_steps import ClockSteps
 from fallow.errors import UsageError
+from fallow.system.clock_steps import ClockSteps
 
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
 RESUME = "resume"

@@ -47,9 +47,9 @@ from actions.plan import ActionPlan, plan
 from actions.policy.budgets import BudgetUsage, get_horizon, has_fleet_budget
 from actions.policy.model import Policy
 from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, compute_decision_id
-from fallow.action_settings import ActionsSettings
 from fallow.approvals import Approver, is_same_person
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError, WarehouseError
+from fallow.settings.actions import ActionsSettings
 
 APPROVAL = "approval"
 """The gate that people open."""

@@ -8,8 +8,8 @@ person thaws it: the zeros of a broken exporter look like idle devices from then
 from datetime import datetime
 from functools import cache
 
-from fallow.action_settings import BreakerSettings
 from fallow.protocols import Views
+from fallow.settings.actions import BreakerSettings
 from fallow.window import format_duration
 from warehouse.steps import ACTIVE_SAMPLE, compose_query
 

@@ -12,9 +12,9 @@ from actions.journal.action_state import SubjectKey, format_subject_key
 from actions.loop.protocols import ClusterClient
 from actions.loop.sender import ChangeSender
 from fallow.action_models import Outcome, Reason, Result, Target
-from fallow.action_settings import ActionsSettings, BackOffSettings
 from fallow.errors import UsageError
 from fallow.resources import read_table
+from fallow.settings.actions import ActionsSettings, BackOffSettings
 
 MAX_DELAY = timedelta(seconds=90)
 """A write without an answer may still arrive this late: the API server ends every request after 60

@@ -17,8 +17,8 @@ import msgspec
 
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change, Target
-from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
+from fallow.settings.actions import LeaseSettings
 
 ANCHOR_KEY = "fallow.dev/journal"
 """Annotation of the Lease: the last row of the journal of who holds it, as ROW:HASH."""

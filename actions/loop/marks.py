@@ -13,8 +13,8 @@ from actions.loop.annotate import ANNOTATION_KEYS
 from actions.loop.lease import ANCHOR_KEY
 from actions.loop.protocols import ClusterClient
 from actions.reclaim.kinds import read_kinds
-from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
+from fallow.settings.actions import LeaseSettings
 
 ACTION_KEY, ACTED_AT_KEY = ANNOTATION_KEYS[:2]
 

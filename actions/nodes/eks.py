@@ -10,8 +10,8 @@ import msgspec
 
 from actions.cluster.write_results import WriteResult, WriteVerdict, report_no_answer
 from fallow.action_models import Change
-from fallow.deadlines import call_within
 from fallow.errors import RefusedError, TemporaryError, UsageError
+from fallow.system.deadlines import call_within
 
 _NOT_FOUND = {"ResourceNotFoundException"}
 _RIGHTS = {"AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from fallow.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
+from fallow.system.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
 
 TEMPORARY = frozenset({408, 425, 429})
 SERVER = 500

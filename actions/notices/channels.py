@@ -12,8 +12,8 @@ import msgspec
 
 from actions.loop.protocols import Notice, NoticeProof
 from actions.notices.apprise_delivery import deliver_text, open_service
-from fallow.action_settings import Channel, NoticesSettings
 from fallow.quiet_hours import parse_quiet_hours
+from fallow.settings.actions import Channel, NoticesSettings
 from fallow.texts import make_printable
 
 Deliver = Callable[[Channel, str, str, float], str | None]

@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fallow.errors import UsageError
-from fallow.private_files import share_file, share_folder
+from fallow.system.private_files import share_file, share_folder
 
 
 def get_folder() -> Path:

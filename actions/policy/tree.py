@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from fallow.input_files import UnreadableFileError, read_input
 from fallow.plain_yaml import NotPlainError, PlainLoader
+from fallow.system.input_files import UnreadableFileError, read_input
 from fallow.texts import make_printable
 
 MAX_BYTES = 256 * 1024

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from fallow.deadlines import call_within
 from fallow.errors import UNREADABLE_JSON, FallowError, RefusedError, TemporaryError
+from fallow.system.deadlines import call_within
 
 PIECE = 32 * 1024
 MOST_OUTPUT = 4 << 20

@@ -20,7 +20,7 @@ from actions.snapshots.store import SnapshotStore
 from fallow.action_models import Intent, Target
 from fallow.errors import FallowError
 from fallow.protocols import Right
-from fallow.snapshot_settings import SnapshotSettings
+from fallow.settings.snapshots import SnapshotSettings
 
 INDEX = "snapshot.json"
 RIGHTS = (

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
-from fallow.deadlines import call_within
 from fallow.errors import RefusedError, TemporaryError
-from fallow.settings_groups import S3
-from fallow.snapshot_settings import SnapshotSettings
+from fallow.settings.groups import S3
+from fallow.settings.snapshots import SnapshotSettings
+from fallow.system.deadlines import call_within
 from warehouse.cold_storage import create_s3_client
 
 BLOCK = 1 << 20

@@ -15,9 +15,9 @@ from analyzers.anomalies.control_chart import WEEK
 from analyzers.anomalies.findings import build_finding, describe_change
 from analyzers.anomalies.rows import WorkloadSpend, read_spend
 from analyzers.anomalies.series import GPU_HOUR, SeriesGrid, read_series
-from fallow.anomaly_settings import AnomaliesSettings
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.anomalies import AnomaliesSettings
 from fallow.window import Window
 
 

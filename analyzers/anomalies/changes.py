@@ -21,7 +21,7 @@ from analyzers.anomalies.control_chart import (
 from analyzers.anomalies.effects import AllocatedHours, ModelChange, round_to_cents, split_effects
 from analyzers.anomalies.series import DOLLAR, GPU_HOUR, SeriesGrid, SeriesKey
 from analyzers.arrays import Ints
-from fallow.anomaly_settings import AnomaliesSettings
+from fallow.settings.anomalies import AnomaliesSettings
 
 JOIN = 24
 """Stretches at most this many hours apart are one: a daily repetition is one change."""

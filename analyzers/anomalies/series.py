@@ -13,8 +13,8 @@ from analyzers.anomalies.control_chart import BESIDE, WEEK
 from analyzers.arrays import Doubles, Ints
 from analyzers.queries import load_sql
 from analyzers.query_cache import cache_query
-from fallow.anomaly_settings import AnomaliesSettings
 from fallow.protocols import Views
+from fallow.settings.anomalies import AnomaliesSettings
 from fallow.window import Window
 
 GPU_HOUR = 3_600_000_000

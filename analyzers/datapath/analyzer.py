@@ -16,10 +16,10 @@ from analyzers.datapath.findings import build_cache, build_move, build_wait
 from analyzers.datapath.rows import ClaimReads, WorkloadWaits, read_claims, read_waits
 from analyzers.datapath.tiers import ReadRange, compute_cache_return, find_best_class
 from analyzers.work import read_costs
-from fallow.datapath_settings import DatapathSettings, Dataset, StorageClass
 from fallow.errors import SettingsError
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.datapath import DatapathSettings, Dataset, StorageClass
 from fallow.window import Window
 
 RECENT = timedelta(days=2)

@@ -9,8 +9,8 @@ from analyzers.datapath.rows import WorkloadWaits
 from analyzers.datapath.tiers import MONTH, ReadRange, TierMove
 from analyzers.money import CENT
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
-from fallow.datapath_settings import Dataset
 from fallow.models import Finding, Recommendation, State, Subject, compute_finding_id
+from fallow.settings.datapath import Dataset
 from fallow.window import Window
 
 ANALYZER = "datapath"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from analyzers.queries import OWNERS, compose_steps, load_sql
 from analyzers.workload_rows import WorkloadRow
-from fallow.datapath_settings import DatapathSettings, Dataset
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
+from fallow.settings.datapath import DatapathSettings, Dataset
 from fallow.window import Window
 
 

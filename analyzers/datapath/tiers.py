@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
-from fallow.datapath_settings import StorageClass
+from fallow.settings.datapath import StorageClass
 
 MONTH = Fraction(487, 16)
 """Days per month: 365.25 / 12."""

@@ -7,9 +7,9 @@ import msgspec
 from analyzers.demand.clusters import read_clusters, read_price_ratios
 from analyzers.demand.findings import advise_headroom, describe_coverage, find_excess
 from analyzers.demand.profiles import read_profiles, sum_profiles
-from fallow.capacity_settings import DemandSettings
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.capacity import DemandSettings
 from fallow.window import Window
 
 MOST_NAMED = 64

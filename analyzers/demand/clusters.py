@@ -24,9 +24,9 @@ from analyzers.pending import MeasureTimes, read_pending, sum_gpus
 from analyzers.queries import NODE_SHARES, compose_steps
 from analyzers.query_cache import cache_query
 from analyzers.queue_demand import read_demand
-from fallow.capacity_settings import DemandSettings
 from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
+from fallow.settings.capacity import DemandSettings
 from fallow.window import Window
 
 

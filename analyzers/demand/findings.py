@@ -21,8 +21,8 @@ from analyzers.demand.headroom import (
 )
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
-from fallow.capacity_settings import DemandSettings
 from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
+from fallow.settings.capacity import DemandSettings
 from fallow.window import Window, format_duration
 
 ANALYZER = "demand"

@@ -25,9 +25,9 @@ from analyzers.fragmentation.findings import (
 from analyzers.fragmentation.mig_devices import read_mig_devices
 from analyzers.fragmentation.node_pools import NextPods, group_pools
 from analyzers.query_cache import cache_query
-from fallow.capacity_settings import FragmentationSettings
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
 
 SEVERAL = 2

@@ -26,10 +26,10 @@ from analyzers.fragmentation.placement import FreeSlot, PoolPlacement
 from analyzers.fragmentation.planning import plan_most
 from analyzers.money import SMALLEST
 from analyzers.pending import Pending, sum_gpus
-from fallow.capacity_settings import FragmentationSettings
 from fallow.fragmentation import FragmentationMeasure
 from fallow.models import Evidence, Finding, Subject, compute_finding_id
 from fallow.protocols import Views
+from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
 
 MOST_NODES = 16

@@ -21,8 +21,8 @@ from capacity.placement.fleet_state import NodeKey, WorkloadKey
 from capacity.placement.pod_demand import FreeCapacity, PodDemand, place_pods
 from capacity.queue.records import WayIn, WorkAtRisk
 from capacity.queue.stop_sets import WaitingDemand
-from fallow.capacity_settings import FragmentationSettings
 from fallow.protocols import Views
+from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
 
 STATE_LENGTH = timedelta(hours=1)

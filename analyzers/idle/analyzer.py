@@ -19,9 +19,9 @@ from analyzers.idle.judge import SCHEMA, IdleJudgements, judge_window
 from analyzers.idle.rows import decode_stretch, list_stretches, read_unknown_hours
 from fallow.case_identity import TOLERANCE
 from fallow.errors import UsageError
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window, format_duration
 
 LITTLE_LONGER = 2.0

@@ -12,8 +12,8 @@ from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from analyzers.money import SMALLEST
 from capacity.workload_kinds import read_idle_kinds
 from fallow.idle_details import Hold, IdleDetails, IdleRule, IdleSignalWords, ReturnEstimate
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Subject, compute_finding_id
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window, format_duration
 from warehouse.signals.runs import MICRO
 

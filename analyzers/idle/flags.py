@@ -7,7 +7,7 @@ import polars as pl
 from analyzers.idle.evidence import IdleSignals, Judgement, judge_signals
 from analyzers.idle.findings import PARTLY, decide_kind
 from analyzers.idle.signals import HOST_ACTIVITY, MOVING, RECURRENCE, SERVICES, SKEW_US, add_bands
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.runs import MICRO
 

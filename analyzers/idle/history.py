@@ -15,8 +15,8 @@ from analyzers.idle import samples as source
 from analyzers.idle.holders import join_overlapping, read_holders
 from analyzers.idle.stretches import count_computing
 from analyzers.queries import load_sql
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, find_idle_runs
 

@@ -8,8 +8,8 @@ import polars as pl
 from analyzers.idle import samples as source
 from analyzers.idle import spans
 from analyzers.queries import load_sql
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 SPREAD = "request"

@@ -39,9 +39,9 @@ from analyzers.idle.prices import CostMeter
 from analyzers.idle.rows import JudgedStretch, NumberedDevice, list_devices, read_idle_power
 from analyzers.idle.signals import sum_by_device, sum_by_stretch
 from fallow.errors import UsageError
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals import power_band
 from warehouse.signals.power_band import IdleBand

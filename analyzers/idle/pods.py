@@ -13,9 +13,9 @@ from analyzers.idle.signals import AFTER_US, HOST_US, compute_most_cores
 from analyzers.idle.spans import WORKLOAD
 from analyzers.protections import read_vetoes
 from analyzers.queries import compose_steps, load_sql
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, IO_PRESSURE
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.disruption_budgets import DisruptionBudgets
 from warehouse.signals.runs import MICRO, Ints

@@ -5,8 +5,8 @@ import polars as pl
 from analyzers.idle import spans
 from analyzers.idle.signals import ACTIVITY_STEPS, AFTER_US, get_host_bounds
 from analyzers.queries import compose_steps
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals.frozen import STILL_US
 

@@ -25,8 +25,8 @@ from analyzers.idle.rows import read_idle_power
 from analyzers.idle.spans import WORKLOAD
 from analyzers.queries import compose_steps
 from fallow.gpu_models import read_gpu_models
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals.runs import Ints
 from warehouse.steps import SERVING_LOAD

@@ -20,8 +20,8 @@ from analyzers.idle.rows import (
 )
 from analyzers.queries import compose_steps, load_sql
 from fallow.gpu_models import find_gpu_model
-from fallow.idle_settings import IdleSettings
 from fallow.protocols import Views
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals import frozen
 from warehouse.signals.power_band import EnergyRows, is_above_band

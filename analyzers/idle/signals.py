@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from fallow.idle_settings import IdleSettings
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
+from fallow.settings.idle import IdleSettings
 from warehouse.signals.frozen import is_still
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE

@@ -24,9 +24,9 @@ from analyzers.pools.inventory import NodePoolUsage, PoolInventory, read_pools
 from analyzers.pools.rows import EmptyHours, StrandedHours
 from analyzers.pools.sizing import PoolSizing, list_used_types, size_pool
 from analyzers.rows import decode_frame
-from fallow.capacity_settings import PoolsSettings
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
+from fallow.settings.capacity import PoolsSettings
 from fallow.window import Window
 
 LEAST_GPU_HOURS = 1.0

@@ -17,9 +17,9 @@ from analyzers.pending import PendingPod
 from analyzers.pools.rows import PodFacts
 from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from analyzers.rows import decode_frame
-from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import find_gpu_model
 from fallow.node_requirements import decode_document, read_requirements
+from fallow.settings.capacity import PoolsSettings
 from fallow.stored_annotations import SELECTOR
 
 MIB = 2**20

@@ -22,10 +22,10 @@ from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
 from analyzers.queries import COVERED, LAST_SCRAPES, NODE_SHARES, compose_steps
 from analyzers.rows import decode_frame
-from fallow.capacity_settings import PoolsSettings
 from fallow.gpu_models import find_gpu_model
 from fallow.node_requirements import read_taints
 from fallow.protocols import Views
+from fallow.settings.capacity import PoolsSettings
 from fallow.window import Window
 from warehouse.steps import POD_OWNERS
 

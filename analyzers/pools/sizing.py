@@ -14,7 +14,7 @@ from analyzers.pools.lower_bound import count_nodes
 from analyzers.pools.planning import NodeMix, plan_for_peaks
 from analyzers.pools.rows import TypePrice
 from analyzers.pools.shapes import PackingProblem, PodShape, TypeOffer
-from fallow.capacity_settings import PoolsSettings
+from fallow.settings.capacity import PoolsSettings
 
 
 class PoolSizing(msgspec.Struct, frozen=True):

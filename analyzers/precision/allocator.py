@@ -13,8 +13,8 @@ from analyzers.precision.findings import build_fragmentation_finding
 from analyzers.precision.rows import read_allocators
 from fallow.models import Finding
 from fallow.protocols import Views
+from fallow.settings.workloads import PrecisionSettings
 from fallow.window import Window
-from fallow.workload_settings import PrecisionSettings
 
 LEAST_HOURS = 4.0
 """Minimum pod-hours of samples for a judgement: while a model loads, memory seems fragmented."""

@@ -24,8 +24,8 @@ from analyzers.work import (
 from analyzers.workload_rows import Owner
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
+from fallow.settings.workloads import PrecisionSettings
 from fallow.window import Window
-from fallow.workload_settings import PrecisionSettings
 
 NO_COUNTERS = (
     "profiling counters are off, so the pipes that it uses are unknown: dcgm-exporter's counters "

@@ -14,7 +14,7 @@ from analyzers.precision.gains import (
 from analyzers.precision.rows import WorkloadPipes
 from capacity.workload_kinds import is_gang, is_interactive
 from fallow.gpu_models import read_gpu_models
-from fallow.workload_settings import PrecisionSettings
+from fallow.settings.workloads import PrecisionSettings
 
 Kind = Literal["fp32_asleep", "low_bit_weights", "fp8"]
 

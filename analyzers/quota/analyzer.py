@@ -8,9 +8,9 @@ from analyzers.quota.findings import find_waste
 from analyzers.quota.group_reader import read_groups
 from analyzers.quota.groups import QuotaGroups
 from analyzers.quota.measures import compute_shares, measure_group
-from fallow.capacity_settings import QuotaSettings
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
+from fallow.settings.capacity import QuotaSettings
 from fallow.window import Window
 
 _SUMS = ("starved", "hoarded", "stranded", "blocked", "above", "unfair")

@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.proposal import QuotaProposal
-from fallow.capacity_settings import QuotaSettings
+from fallow.settings.capacity import QuotaSettings
 
 
 def build_parameters(

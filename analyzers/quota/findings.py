@@ -14,7 +14,6 @@ from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, compute_pooling, compute_shares, measure_group
 from analyzers.quota.patches import describe_proposal
 from analyzers.quota.proposal import QuotaProposal, propose
-from fallow.capacity_settings import QuotaSettings
 from fallow.models import (
     Claim,
     Evidence,
@@ -24,6 +23,7 @@ from fallow.models import (
     Subject,
     compute_finding_id,
 )
+from fallow.settings.capacity import QuotaSettings
 from fallow.window import Window
 
 ANALYZER = "quota"

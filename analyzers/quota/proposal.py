@@ -8,7 +8,7 @@ import numpy as np
 from analyzers.arrays import Doubles
 from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures
-from fallow.capacity_settings import QuotaSettings
+from fallow.settings.capacity import QuotaSettings
 
 KEEP_QUANTILES = (0.9, 0.95, 0.99, 1.0)
 """Quantiles of its own past demand that a donor keeps; the first that its history permits."""

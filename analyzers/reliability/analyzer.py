@@ -31,7 +31,7 @@ from analyzers.workload_rows import Owner
 from fallow.checkpointing import compute_mtbf
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.window import Window
 
 

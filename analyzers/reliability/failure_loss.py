@@ -10,8 +10,8 @@ from analyzers.checkpoints import Checkpoints
 from analyzers.queries import load_records
 from analyzers.reliability.failures import Failure
 from fallow.checkpointing import compute_daly_interval, compute_mtbf
-from fallow.reliability_settings import ReliabilitySettings
 from fallow.rows import Row
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.window import Window
 
 

@@ -45,7 +45,7 @@ from analyzers.reliability.rows import (
 from analyzers.rows import read_bursts, read_lifetimes
 from analyzers.workload_rows import Owner
 from fallow.protocols import Views
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.tolerances import read_tolerances
 from fallow.window import Window
 from warehouse.disruption_budgets import DisruptionBudget, DisruptionBudgets

@@ -28,7 +28,7 @@ from analyzers.reliability.rows import MissingDevices, NodeLifetime
 from analyzers.workload_rows import Owner
 from fallow.checkpointing import compute_daly_interval, compute_mtbf, compute_time_per_work
 from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.window import Window, format_duration
 from warehouse.disruption_budgets import DisruptionBudget
 

@@ -15,7 +15,7 @@ from analyzers.workload_rows import Owner
 from capacity.workload_kinds import is_gang
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
-from fallow.service_levels import ScalingSettings
+from fallow.settings.service_levels import ScalingSettings
 from fallow.window import Window
 
 KINDS = (

@@ -8,7 +8,7 @@ from analyzers.scaling.rows import JobPace
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from analyzers.workload_rows import Owner
 from fallow.models import Evidence, Finding, Recommendation, State, Subject, compute_finding_id
-from fallow.service_levels import ScalingSettings
+from fallow.settings.service_levels import ScalingSettings
 from fallow.window import Window
 
 ANALYZER = "scaling"

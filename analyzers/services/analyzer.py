@@ -24,7 +24,7 @@ from analyzers.work import read_costs
 from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
-from fallow.service_levels import ServicesSettings
+from fallow.settings.service_levels import ServicesSettings
 from fallow.window import Window
 
 RECENT = timedelta(days=2)

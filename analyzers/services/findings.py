@@ -8,7 +8,7 @@ from analyzers.services.levels import InferenceService, ServiceLevel
 from analyzers.services.rows import ReplicaUse
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from fallow.models import Finding, Recommendation, State, compute_finding_id
-from fallow.service_levels import ServicesSettings
+from fallow.settings.service_levels import ServicesSettings
 from fallow.window import Window
 
 ANALYZER = "services"

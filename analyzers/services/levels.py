@@ -25,7 +25,7 @@ from analyzers.workload_rows import Owner
 from fallow.errors import UsageError
 from fallow.models import Subject
 from fallow.protocols import Views
-from fallow.service_levels import ServicesSettings
+from fallow.settings.service_levels import ServicesSettings
 from fallow.window import Window
 
 LAPSES = timedelta(hours=24)

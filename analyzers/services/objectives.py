@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from fallow.errors import UsageError
-from fallow.service_levels import Objective
+from fallow.settings.service_levels import Objective
 from fallow.window import parse_duration
 
 SLO = "fallow.dev/slo"

@@ -32,8 +32,8 @@ from analyzers.work import (
 from analyzers.workload_rows import OWNER
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
+from fallow.settings.workloads import SizingSettings
 from fallow.window import Window
-from fallow.workload_settings import SizingSettings
 
 NO_DEPTH = (
     "profiling counters are off, so how deeply it computes is unknown: dcgm-exporter's counters "

@@ -10,7 +10,7 @@ from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom
 from capacity.workload_kinds import is_interactive
-from fallow.workload_settings import SizingSettings
+from fallow.settings.workloads import SizingSettings
 
 
 def diagnose(

@@ -5,7 +5,7 @@ from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom, describe_power
 from capacity.workload_kinds import is_gang
-from fallow.workload_settings import SizingSettings
+from fallow.settings.workloads import SizingSettings
 from warehouse.signals import SPIN
 
 GIGA = 1e9

@@ -16,7 +16,7 @@ from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from fallow import mig
 from fallow.gpu_models import read_gpu_models
-from fallow.workload_settings import SizingSettings
+from fallow.settings.workloads import SizingSettings
 
 Option = tuple[str, float, dict[str, Any]]
 GIB = 2**30

@@ -6,7 +6,7 @@ from analyzers.sizing.limits import get_limit
 from analyzers.sizing.rows import WorkloadUse
 from analyzers.sizing.symptoms import Symptom, describe_power
 from analyzers.work import ALLOCATED
-from fallow.workload_settings import SizingSettings
+from fallow.settings.workloads import SizingSettings
 
 
 def detect_shallow(row: WorkloadUse) -> Symptom | None:

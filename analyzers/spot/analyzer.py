@@ -22,9 +22,9 @@ from analyzers.spot.tolerance import ToleranceSignals
 from analyzers.workload_rows import Owner
 from fallow.models import Finding, Subject, Unjudged
 from fallow.protocols import Views
+from fallow.settings.workloads import SpotSettings
 from fallow.spot_advisor import NodeType
 from fallow.window import Window
-from fallow.workload_settings import SpotSettings
 
 BOUGHT = ("on-demand", "unknown")
 """Left out: commitments are paid in any case, and spot is already spot."""

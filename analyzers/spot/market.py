@@ -19,9 +19,9 @@ from analyzers.spot.rows import (
 )
 from fallow.checkpointing import compute_hazard, compute_mtbf
 from fallow.protocols import Views
+from fallow.settings.workloads import SpotSettings
 from fallow.spot_advisor import NodeType, read_published_spot
 from fallow.window import Window
-from fallow.workload_settings import SpotSettings
 
 CLOUDS = ("aws", "gcp", "azure")
 LEAST_NODE_HOURS = 100.0

@@ -18,8 +18,8 @@ from analyzers.spot.progress import draw_capacity, run_uniform_progress
 from analyzers.spot.rows import WorkedHours
 from analyzers.spot.tolerance import ToleranceSignals
 from fallow.checkpointing import compute_realised_share, compute_time_per_work
+from fallow.settings.workloads import SpotSettings
 from fallow.spot_advisor import NodeType
-from fallow.workload_settings import SpotSettings
 
 TRACES = 200
 SEED = 20171128

@@ -12,10 +12,10 @@ from analyzers.rows import decode_frame, read_bursts, read_lifetimes
 from analyzers.spot.rows import WorkloadLifetimes
 from analyzers.workload_rows import Owner
 from fallow.protocols import Views
+from fallow.settings.workloads import SpotSettings
 from fallow.stored_annotations import CLAIMS, LOCAL_VOLUMES
 from fallow.tolerances import Tolerance, read_tolerances
 from fallow.window import Window
-from fallow.workload_settings import SpotSettings
 from warehouse.disruption_budgets import DisruptionBudgets
 
 OVERLAP_S = 300.0

@@ -14,10 +14,10 @@ from analyzers.stalled.findings import build_finding, build_subject
 from analyzers.stalled.judge import StalledJob, UncertainStall
 from analyzers.stalled.lookback import StallVerdict, judge_recent
 from analyzers.work import read_costs
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
-from fallow.reliability_settings import StalledSettings
+from fallow.settings.idle import IdleSettings
+from fallow.settings.reliability import StalledSettings
 from fallow.window import Window
 
 

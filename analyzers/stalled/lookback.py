@@ -29,7 +29,7 @@ from analyzers.workload_rows import Owner
 from capacity.workload_kinds import list_gang_kinds
 from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
-from fallow.reliability_settings import StalledSettings
+from fallow.settings.reliability import StalledSettings
 from fallow.window import Window
 from warehouse.signals.power_band import EnergyRows, is_above_band
 

@@ -16,8 +16,8 @@ from analyzers.work import read_costs
 from analyzers.workload_rows import Owner
 from fallow.models import Finding, Unjudged
 from fallow.protocols import Views
+from fallow.settings.workloads import TopologySettings
 from fallow.window import Window
-from fallow.workload_settings import TopologySettings
 
 FULL = "no narrower place of its size was free when it started"
 SILENT = "whether its ranks communicate is not measured: neither pod network nor PCIe nor NVLink"

@@ -12,9 +12,9 @@ from collectors.kube.polls import Polls
 from collectors.kube.survey import Survey
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import Watches
-from fallow.collector_settings import KubernetesSettings
 from fallow.errors import TemporaryError
 from fallow.kube.api import ApiConnection, BackOff, connect
+from fallow.settings.collectors import KubernetesSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -39,12 +39,12 @@ from collectors.kube.readable import load_object, prune, read_object, split_item
 from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, is_in_group
-from fallow.collector_settings import KubernetesSettings
 from fallow.errors import UsageError
-from fallow.input_files import UTF_16
 from fallow.kube.api_objects import ApiObject
 from fallow.kube.owner_chains import split_api_version
 from fallow.rejections import Rejection, build_batch
+from fallow.settings.collectors import KubernetesSettings
+from fallow.system.input_files import UTF_16
 from fallow.tables import Batch
 
 COMMAND = "kubectl get nodes,pods -A -o json > dump.json"

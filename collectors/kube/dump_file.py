@@ -10,8 +10,8 @@ from pathlib import Path
 
 from collectors.kube.table import parse_table
 from fallow.errors import UsageError
-from fallow.input_files import UTF_16, open_input
 from fallow.protections import read_annotations, read_notes
+from fallow.system.input_files import UTF_16, open_input
 
 LONGEST = 4096
 """Bytes of a text that stays; protections and names are shorter."""

@@ -38,10 +38,10 @@ from collectors.kube.reservation_pods import find_groups, is_holder, remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import NODES, PODS, Watches
-from fallow.collector_settings import KubernetesSettings
 from fallow.kube.api import ApiConnection
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
+from fallow.settings.collectors import KubernetesSettings
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)

@@ -12,10 +12,10 @@ import msgspec
 from collectors.prices.parts import QUANTUM
 from fallow.errors import UsageError
 from fallow.gpu_models import read_gpu_models
-from fallow.input_files import read_text_input
 from fallow.money import MOST_USD_H
-from fallow.price_settings import check_price_time
 from fallow.resources import read_text
+from fallow.settings.prices import check_price_time
+from fallow.system.input_files import read_text_input
 
 Term = Literal["on-demand", "spot", "reserved", "amortised"]
 TERMS: tuple[str, ...] = get_args(Term)

@@ -10,7 +10,7 @@ from collectors.prices.parts import QUANTUM
 from collectors.prices.rate_card import batch, get_utc_now
 from fallow.errors import UsageError
 from fallow.money import MOST_USD_H
-from fallow.price_settings import ALWAYS
+from fallow.settings.prices import ALWAYS
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -14,7 +14,7 @@ from collectors.prices.card import CardRow, read_built_in, read_card_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
 from fallow.gpu_models import get_model_name, read_gpu_models
-from fallow.price_settings import ALWAYS, SPOT_ESTIMATE, PriceSettings
+from fallow.settings.prices import ALWAYS, SPOT_ESTIMATE, PriceSettings
 from fallow.spot_advisor import read_published_spot
 from fallow.tables import Batch
 from fallow.window import Window

@@ -21,14 +21,6 @@ import tenacity
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
-from fallow.collector_settings import PrometheusSettings
-from fallow.deadlines import (
-    BodyTooLargeError,
-    Deadline,
-    DeadlineExceededError,
-    read_body,
-    watch_connections,
-)
 from fallow.errors import (
     UNREADABLE_JSON,
     AuthError,
@@ -37,8 +29,16 @@ from fallow.errors import (
     TemporaryError,
     UsageError,
 )
-from fallow.http_client import CONNECT_S, explain_failure, is_unreachable, shorten
 from fallow.redaction import redact
+from fallow.settings.collectors import PrometheusSettings
+from fallow.system.deadlines import (
+    BodyTooLargeError,
+    Deadline,
+    DeadlineExceededError,
+    read_body,
+    watch_connections,
+)
+from fallow.system.http_client import CONNECT_S, explain_failure, is_unreachable, shorten
 
 SKEW = timedelta(seconds=30)
 """Clocks that differ by more are not synchronised: how old a value is, is then unknown."""

@@ -32,9 +32,9 @@ from collectors.prometheus.telemetry import (
     list_metric_names,
 )
 from collectors.prometheus.usage import CONTAINERS, Usage
-from fallow.collector_settings import KubernetesSettings, PrometheusSettings
 from fallow.errors import FallowError
 from fallow.rejections import Rejection, build_batch
+from fallow.settings.collectors import KubernetesSettings, PrometheusSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

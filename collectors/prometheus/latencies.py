@@ -28,7 +28,7 @@ from collectors.prometheus.grid import (
 )
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.tables import load_table
-from fallow.service_levels import LatencyMetric
+from fallow.settings.service_levels import LatencyMetric
 from fallow.tables import Batch
 from fallow.window import Window
 

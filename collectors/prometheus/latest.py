@@ -16,8 +16,8 @@ from collectors.prometheus.tables import build_serving_queries, load_table
 from collectors.prometheus.telemetry import SOURCE
 from collectors.prometheus.usage import build_parameters
 from collectors.series import list_metrics_of
-from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError, SourceError
+from fallow.settings.collectors import PrometheusSettings
 from fallow.tables import Batch
 
 RANGE = timedelta(minutes=2)

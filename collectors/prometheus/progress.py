@@ -27,7 +27,7 @@ from collectors.prometheus.grid import (
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.usage import Key, build_rows, merge
 from fallow.rejections import Rejection
-from fallow.service_levels import METRIC_NAME
+from fallow.settings.service_levels import METRIC_NAME
 from fallow.tables import Batch
 from fallow.window import Window
 

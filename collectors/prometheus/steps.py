@@ -16,7 +16,7 @@ from collectors.prometheus.grid import (
 from collectors.prometheus.raw import build_selector
 from collectors.prometheus.tables import load_table
 from collectors.prometheus.usage import GRID, RANGE, Key, build_rows, merge
-from fallow.service_levels import StepMetric
+from fallow.settings.service_levels import StepMetric
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from dashboards.figures import spend
 from dashboards.figures.query import BY_HOUR, Filters, run_query
-from fallow.dashboard_settings import FinanceSettings
 from fallow.protocols import Views
+from fallow.settings.dashboard import FinanceSettings
 from fallow.window import Window
 from warehouse.ledger import align_window
 

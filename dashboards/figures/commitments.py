@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 from dashboards.figures.query import ERAS, run_query
-from fallow.price_settings import ReservedCapacity
 from fallow.protocols import Views
+from fallow.settings.prices import ReservedCapacity
 from fallow.window import Window
 from warehouse.ledger import align_window
 

@@ -16,7 +16,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from fallow.deadlines import (
+from fallow.errors import UNREADABLE_JSON, FallowError, SettingsError, SourceError, TemporaryError
+from fallow.kube.api_objects import ApiStatus
+from fallow.system.deadlines import (
     BodyTooLargeError,
     Deadline,
     DeadlineExceededError,
@@ -24,9 +26,7 @@ from fallow.deadlines import (
     unpack_body,
     watch_connections,
 )
-from fallow.errors import UNREADABLE_JSON, FallowError, SettingsError, SourceError, TemporaryError
-from fallow.input_files import MAX_TEXT, open_input
-from fallow.kube.api_objects import ApiStatus
+from fallow.system.input_files import MAX_TEXT, open_input
 
 ATTEMPTS = 5
 """Attempts of one request before its failure is returned."""

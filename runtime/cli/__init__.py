@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from fallow.private_files import keep_files_private
 from fallow.redaction import redact
+from fallow.system.private_files import keep_files_private
 from fallow.texts import make_printable, spell_out
 
 INTERRUPTED = 130

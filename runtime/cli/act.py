@@ -25,11 +25,11 @@ from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.window import format_duration, parse_duration
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations import live_actor, plans
-from runtime.operations.keeps import keep_workload
-from runtime.operations.last_readings import open_last_readings
-from runtime.operations.live_evidence import LiveEvidence, NoEvidence
-from runtime.operations.requests import describe_resume, freeze_all
+from runtime.operations.acting import live_actor, plans
+from runtime.operations.acting.keeps import keep_workload
+from runtime.operations.acting.live_evidence import LiveEvidence, NoEvidence
+from runtime.operations.acting.requests import describe_resume, freeze_all
+from runtime.operations.ingestion.last_readings import open_last_readings
 from runtime.rendering import action_tables
 
 if TYPE_CHECKING:

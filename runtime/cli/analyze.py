@@ -7,8 +7,11 @@ import typer
 
 from fallow.errors import FINDINGS_EXIST
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import action_history, analyzer_runs, documents, findings, windows
-from runtime.operations.explanations import ACTION, explain_any, render_explanation
+from runtime.operations.accounting import windows
+from runtime.operations.acting import action_history
+from runtime.operations.analysis import analyzer_runs, findings
+from runtime.operations.analysis.explanations import ACTION, explain_any, render_explanation
+from runtime.operations.answers import documents
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analyzers.ranking import RankedFinding
-    from runtime.operations.analyzer_runs import Analysis
+    from runtime.operations.analysis.analyzer_runs import Analysis
 
 
 MARKDOWN_CODE = "    "

@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from runtime.cli.options import CommandRun, Output, add_group, command
-from runtime.operations import baselines
+from runtime.operations.accounting import baselines
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
 

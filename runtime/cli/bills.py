@@ -10,8 +10,8 @@ from dashboards.figures.query import Filters
 from dashboards.waste_report import format_money
 from fallow.window import Window
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import ledger_totals, windows
-from runtime.operations.budgets import ALL_TEAMS, read_state
+from runtime.operations.accounting import ledger_totals, windows
+from runtime.operations.accounting.budgets import ALL_TEAMS, read_state
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse

@@ -7,9 +7,9 @@ import typer
 
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations.access_review import review_access
-from runtime.operations.collection import collect_once
+from runtime.operations.acting.access_review import review_access
 from runtime.operations.doctor import checks
+from runtime.operations.ingestion.collection import collect_once
 from runtime.service.loop import serve
 from runtime.service.process_end import CLOSING_S, end_process, limit_stop
 from runtime.service.roles import ServiceRole

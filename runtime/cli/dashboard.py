@@ -16,8 +16,8 @@ from dashboards.figures import queues
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
-from runtime.operations.pending import build_reader
-from runtime.operations.what_if_beside import answer_beside
+from runtime.operations.analysis.pending import build_reader
+from runtime.operations.answers.what_if_beside import answer_beside
 from runtime.service.process_end import end_process
 from runtime.service.uncaught import log_uncaught
 

@@ -13,11 +13,11 @@ from collectors.kube.dump import import_kubectl
 from collectors.openb import EPOCH, import_openb
 from collectors.samples_file import import_samples
 from fallow.errors import UsageError
-from fallow.price_settings import UsdPerHour, check_price_time
 from fallow.rejections import Rejection
+from fallow.settings.prices import UsdPerHour, check_price_time
 from fallow.window import parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, add_group, command
-from runtime.operations.imports import Importer, count_inventory
+from runtime.operations.ingestion.imports import Importer, count_inventory
 from runtime.rendering.finding_tables import show_progress
 
 FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)

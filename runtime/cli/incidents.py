@@ -9,7 +9,8 @@ from analyzers.reliability.incidents.recovery import DIMENSIONS
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import incidents, windows
+from runtime.operations.accounting import windows
+from runtime.operations.analysis import incidents
 
 BY = "how often incidents come and what they cost, by this"
 SPLIT = "time at which the trend before and after is compared [the middle of the window]"

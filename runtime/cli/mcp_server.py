@@ -7,7 +7,7 @@ import typer
 
 from fallow.errors import UsageError, advise_extra
 from runtime.cli.options import CommandRun, command
-from runtime.operations.fleet_answers import FleetAnswers
+from runtime.operations.answers.fleet_answers import FleetAnswers
 
 OPTIONS = ("home", "config", "cluster")
 
@@ -26,5 +26,5 @@ def mcp(run: CommandRun) -> None:
     if find_spec("mcp") is None:
         raise UsageError("the MCP server is not installed", hint=advise_extra("mcp"))
     options = {name: str(run.options[name]) for name in OPTIONS if run.options.get(name)}
-    tools = import_module("runtime.operations.assistant_tools")
+    tools = import_module("runtime.operations.answers.assistant_tools")
     tools.serve(FleetAnswers(run.settings(), options, run.now))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations import pending
+from runtime.operations.analysis import pending
 
 
 def register(app: typer.Typer) -> None:

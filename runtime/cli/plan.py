@@ -8,8 +8,8 @@ import typer
 from fallow.errors import RefusedError, UsageError
 from fallow.window import format_duration, parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations import plans
-from runtime.operations.stored_answers import describe_stored_answer, read_stored_answer
+from runtime.operations.acting import plans
+from runtime.operations.acting.stored_answers import describe_stored_answer, read_stored_answer
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document
 

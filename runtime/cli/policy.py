@@ -15,10 +15,10 @@ from actions.policy.shipped import get_folder, write_out
 from fallow.errors import UsageError
 from fallow.window import format_duration
 from runtime.cli.options import CommandRun, Output, add_group, command
-from runtime.operations import live_actor, plans
-from runtime.operations.admission_page import write_page
-from runtime.operations.plan_rows import describe_policy
-from runtime.operations.plans import explain_missing_folder
+from runtime.operations.acting import live_actor, plans
+from runtime.operations.acting.admission_page import write_page
+from runtime.operations.acting.plan_rows import describe_policy
+from runtime.operations.acting.plans import explain_missing_folder
 from runtime.rendering.tables import document
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fallow.errors import FallowError, UsageError
-from fallow.private_files import share_file
+from fallow.system.private_files import share_file
 from fallow.texts import spell_out
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
-from runtime.operations import reports, windows
-from runtime.operations.reports import FORMATS
+from runtime.operations.accounting import windows
+from runtime.operations.answers import reports
+from runtime.operations.answers.reports import FORMATS
 
 if TYPE_CHECKING:
-    from runtime.operations.reports import Report
+    from runtime.operations.answers.reports import Report
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ from dashboards.figures.savings import KINDS
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations import savings
+from runtime.operations.accounting import savings
 
 BY = ("policy", "action", "team", "kind")
 

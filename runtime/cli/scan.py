@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import CommandRun, command
-from runtime.operations.scan import scan_prometheus
+from runtime.operations.ingestion.scan import scan_prometheus
 from runtime.rendering.finding_tables import show_progress, show_story
 
 

@@ -12,8 +12,8 @@ from runtime.service.delivery.sender import Deliveries
 from runtime.service.scheduling.clock import find_next_due
 
 if TYPE_CHECKING:
-    from fallow.report_settings import Schedule
     from fallow.settings import Settings
+    from fallow.settings.reports import Schedule
     from runtime.service.delivery.outbox import Delivery
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="of the schedule")]

@@ -6,7 +6,8 @@ import typer
 
 from fallow.errors import UsageError
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import documents, ledger_totals, windows
+from runtime.operations.accounting import ledger_totals, windows
+from runtime.operations.answers import documents
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")

@@ -7,8 +7,12 @@ import typer
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.cli.query_limits import limit_query
-from runtime.operations.ledger_totals import verify_warehouse
-from runtime.operations.restatement import list_open_months, price_ended_months, restate_months
+from runtime.operations.accounting.ledger_totals import verify_warehouse
+from runtime.operations.accounting.restatement import (
+    list_open_months,
+    price_ended_months,
+    restate_months,
+)
 from warehouse import maintenance
 from warehouse.audits import format_banner
 from warehouse.backup import copy_catalog

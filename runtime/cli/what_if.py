@@ -8,8 +8,8 @@ import typer
 from capacity.replay import answer
 from capacity.replay.changes import parse_changes
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
-from runtime.operations import windows
-from runtime.operations.policy_replays import list_policy_stops
+from runtime.operations.accounting import windows
+from runtime.operations.acting.policy_replays import list_policy_stops
 
 
 def register(app: typer.Typer) -> None:

@@ -41,10 +41,12 @@ from runtime.experiments.demo_small_clusters import CLUSTERS as SMALL_CLUSTERS
 from runtime.experiments.demo_small_clusters import LEAST_S as LEAST_CLUSTERS_S
 from runtime.experiments.demo_small_clusters import describe_small_clusters
 from runtime.experiments.planting import compare
-from runtime.operations import analyzer_runs, pipeline, plans, reconcile
-from runtime.operations.incidents import STALLED, store_incidents
-from runtime.operations.prices import read_configured_rates
-from runtime.operations.story import build_story
+from runtime.operations.accounting import pipeline, reconcile
+from runtime.operations.accounting.prices import read_configured_rates
+from runtime.operations.acting import plans
+from runtime.operations.analysis import analyzer_runs
+from runtime.operations.analysis.incidents import STALLED, store_incidents
+from runtime.operations.analysis.story import build_story
 from runtime.rendering.finding_tables import Progress
 from simulator.blocks import join_blocks
 from simulator.exporters.quirks import Quirks

@@ -19,8 +19,8 @@ from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.simulation.enforcer import ADMIN, HOUR_S, Enforcer
-from runtime.operations import plans
-from runtime.operations.plan_rows import PlanWriter
+from runtime.operations.acting import plans
+from runtime.operations.acting.plan_rows import PlanWriter
 from simulator.models import Block
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fallow.resources import read_table, read_text
 from fallow.tables import Batch, get_schema
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse import dirty
 from warehouse.stages.audit_stage import audit_stage
 

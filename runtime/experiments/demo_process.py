@@ -17,15 +17,15 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window, format_duration
 from runtime.experiments.demo_small_clusters import simulate_small_clusters
-from runtime.operations import analyzer_runs
-from runtime.operations.plans import load_policies
-from runtime.operations.policy_replays import ReplaySpan, replay_policies
+from runtime.operations.acting.plans import load_policies
+from runtime.operations.acting.policy_replays import ReplaySpan, replay_policies
+from runtime.operations.analysis import analyzer_runs
 from warehouse.lake import Warehouse
 from warehouse.stages.pinned import read_snapshot
 
 if TYPE_CHECKING:
     from actions.backtest import Backtest
-    from runtime.operations.analyzer_runs import AnalyzerResult
+    from runtime.operations.analysis.analyzer_runs import AnalyzerResult
 
 THREADS = {"warehouse.threads": 1}
 """With one engine thread many small queries take a sixth less CPU time; the other cores have the

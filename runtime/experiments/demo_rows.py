@@ -25,7 +25,7 @@ from runtime.experiments.demo_plants import (
     build_namespace_quotas,
     hide_lost_gpu,
 )
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.blocks import thin_block
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans

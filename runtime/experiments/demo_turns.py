@@ -25,9 +25,11 @@ from runtime.experiments.demo_plants import add_disk_reads, hide_lost_gpu
 from runtime.experiments.demo_process import load_demo_settings
 from runtime.experiments.demo_rows import SAMPLE_EVERY_S
 from runtime.experiments.simulation.enforcer import HOUR_S, IDLE
-from runtime.operations import analyzer_runs, findings, pipeline, plans
-from runtime.operations.incidents import STALLED, store_incidents
-from runtime.operations.plan_rows import PlanWriter
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting import plans
+from runtime.operations.acting.plan_rows import PlanWriter
+from runtime.operations.analysis import analyzer_runs, findings
+from runtime.operations.analysis.incidents import STALLED, store_incidents
 from runtime.rendering.finding_tables import Progress
 from simulator.exporters.quirks import Quirks
 from simulator.kube.server import KubeServer

@@ -14,9 +14,9 @@ from dashboards import waste_report as page
 from dashboards.waste_report import Story
 from fallow import money
 from fallow.models import Saving
-from runtime.operations import reconcile
-from runtime.operations.findings import build_blocks
-from runtime.operations.findings import build_row as flat
+from runtime.operations.accounting import reconcile
+from runtime.operations.analysis.findings import build_blocks
+from runtime.operations.analysis.findings import build_row as flat
 from runtime.rendering.tables import Rows, document, render, write_text
 
 if TYPE_CHECKING:

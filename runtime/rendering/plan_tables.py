@@ -18,7 +18,7 @@ from runtime.rendering.tables import name_clusters, render
 if TYPE_CHECKING:
     from actions.backtest import AbortedEvaluation, Backtest
     from actions.plan import RefusedCase
-    from runtime.operations.plans import PlanResult, WhyNotReport
+    from runtime.operations.acting.plans import PlanResult, WhyNotReport
 
 SIGNS = {"act": "+", "snapshot": "+", "observe": "."}
 """Of allowed steps: it would be done now, or is only listed; ~ = its owner is notified."""

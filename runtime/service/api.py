@@ -19,7 +19,7 @@ import msgspec
 
 from fallow.errors import UNREADABLE_JSON, FallowError, RefusedError, TemporaryError, UsageError
 from fallow.window import parse_duration
-from runtime.operations.requests import ActionRequests
+from runtime.operations.acting.requests import ActionRequests
 
 log = logging.getLogger("fallow.api")
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from fallow.daemon_threads import ThreadsClosedError
 from fallow.errors import FallowError, NoSeriesError
 from fallow.settings import Settings
+from fallow.system.daemon_threads import ThreadsClosedError
 from fallow.window import Window
-from runtime.operations.collection import build_prometheus_collector, drain, read_cursors
+from runtime.operations.ingestion.collection import build_prometheus_collector, drain, read_cursors
 from runtime.service.sources import JobInterrupted, SourceRead, Sources
 from warehouse.coverage import build_history_mark
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from fallow.errors import FallowError, TemporaryError, UsageError
-from runtime.operations.idleness import Idleness, IdlenessReader
+from runtime.operations.analysis.idleness import Idleness, IdlenessReader
 from runtime.rendering.tables import document
 from runtime.service.api import ApiAccess
 

@@ -13,20 +13,20 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fallow.daemon_threads import CallingThread, TaskRunner
 from fallow.errors import FallowError
 from fallow.models import Finding
 from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
+from fallow.system.daemon_threads import CallingThread, TaskRunner
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.budgets import read_state
-from runtime.operations.incidents import store_incidents
-from runtime.operations.ingest_queue import IngestQueue
-from runtime.operations.pending import build_reader
-from runtime.operations.plan_rows import PlanWriter
-from runtime.operations.prices import read_configured_rates, read_market_rates
-from runtime.operations.requests import verify_journal
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.budgets import read_state
+from runtime.operations.accounting.prices import read_configured_rates, read_market_rates
+from runtime.operations.acting.plan_rows import PlanWriter
+from runtime.operations.acting.requests import verify_journal
+from runtime.operations.analysis.incidents import store_incidents
+from runtime.operations.analysis.pending import build_reader
+from runtime.operations.ingestion.ingest_queue import IngestQueue
 from runtime.service.history import HistoryFill
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import PARTS, Lane, ServiceJob, ServiceRole

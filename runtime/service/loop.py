@@ -14,20 +14,20 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import timedelta
 
-from fallow.clock_steps import ClockSteps, read_ticks
-from fallow.daemon_threads import TaskRunner
 from fallow.errors import UsageError
 from fallow.settings import Settings
 from fallow.shards import Shard, choose_shard
-from runtime.operations import analyzer_runs
-from runtime.operations.actor_turns import open_turns
-from runtime.operations.collection import find_next_start, load_collectors, read_cursors
-from runtime.operations.configmap_switch import ConfigMapSwitch
-from runtime.operations.idleness import IdlenessReader
-from runtime.operations.import_stores import take_requests
-from runtime.operations.ingest_queue import IngestQueue
-from runtime.operations.requests import ActionRequests
-from runtime.operations.sharding import PRICES, select_targets
+from fallow.system.clock_steps import ClockSteps, read_ticks
+from fallow.system.daemon_threads import TaskRunner
+from runtime.operations.acting.actor_turns import open_turns
+from runtime.operations.acting.configmap_switch import ConfigMapSwitch
+from runtime.operations.acting.requests import ActionRequests
+from runtime.operations.analysis import analyzer_runs
+from runtime.operations.analysis.idleness import IdlenessReader
+from runtime.operations.ingestion.collection import find_next_start, load_collectors, read_cursors
+from runtime.operations.ingestion.import_stores import take_requests
+from runtime.operations.ingestion.ingest_queue import IngestQueue
+from runtime.operations.ingestion.sharding import PRICES, select_targets
 from runtime.service.api import ApiAccess, WriteApi
 from runtime.service.dashboard_process import COMMAND, DashboardProcess, explain_missing_dashboard
 from runtime.service.delivery.outbox import Outbox, get_outbox_path

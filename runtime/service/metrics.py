@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
     from capacity.queue.records import QueuedWorkload
     from fallow.plugin_runs import PluginRun
-    from runtime.operations.actor_turns import CanaryStatus
-    from runtime.operations.ingest_queue import QueueState
+    from runtime.operations.acting.actor_turns import CanaryStatus
+    from runtime.operations.ingestion.ingest_queue import QueueState
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
     from warehouse.shards import ShardState

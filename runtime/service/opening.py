@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fallow.container_limits import map_large_pieces
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings
-from runtime.operations.ingest_queue import IngestQueue, QueueState
-from runtime.operations.spool import FOLDER, Spool
+from fallow.system.container_limits import map_large_pieces
+from runtime.operations.ingestion.ingest_queue import IngestQueue, QueueState
+from runtime.operations.ingestion.spool import FOLDER, Spool
 from runtime.service.roles import WRITERS, ServiceRole
 from warehouse.backup import copy_before_upgrade
 from warehouse.lake import Warehouse

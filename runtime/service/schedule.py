@@ -18,8 +18,8 @@ from apscheduler.executors.base import BaseExecutor
 from apscheduler.executors.base import run_job as run_scheduled
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from fallow.clock_steps import ClockSteps, read_ticks
-from fallow.daemon_threads import DaemonThreads, ThreadsClosedError
+from fallow.system.clock_steps import ClockSteps, read_ticks
+from fallow.system.daemon_threads import DaemonThreads, ThreadsClosedError
 from runtime.service.jobs import FIRST_TURN_S
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness

@@ -21,7 +21,7 @@ import msgspec
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.shards import Shard, count_targets
-from runtime.operations.sharding import list_targets
+from runtime.operations.ingestion.sharding import list_targets
 from warehouse.leases import CatalogLease, claim_lease, release_lease
 from warehouse.shards import LEASE_S, ShardFacts, ShardState, read_shards
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fallow import plugin_runs
 from fallow.clean_texts import check_batches
-from fallow.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from fallow.errors import FallowError, TemporaryError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Collector
+from fallow.system.daemon_threads import TaskRunner, ThreadsClosedError, call_in
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.collection import MOST_ROWS, drain
-from runtime.operations.ingest_queue import IngestQueue
-from runtime.operations.plugin_runs import PluginRuns
+from runtime.operations.accounting import pipeline
+from runtime.operations.ingestion.collection import MOST_ROWS, drain
+from runtime.operations.ingestion.ingest_queue import IngestQueue
+from runtime.operations.ingestion.plugin_runs import PluginRuns
 from runtime.service.metrics import SelfMetrics
 from warehouse.ingest import check_times
 

@@ -11,9 +11,9 @@ from actions.scaling import manifests
 from analyzers.services import objectives
 from analyzers.spot import tolerance
 from fallow import checkpointing
-from fallow.action_settings import LeaseSettings
 from fallow.protections import read_annotations, read_notes
 from fallow.resources import read_text
+from fallow.settings.actions import LeaseSettings
 
 OWNERS = read_text("analyzers", "owners.sql")
 MARKS = annotate.ANNOTATION_KEYS

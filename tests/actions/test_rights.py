@@ -11,7 +11,7 @@ from actions.rights import build_rules, check_rights, list_roles
 from fallow.errors import UsageError
 from fallow.protocols import Right
 from fallow.settings import load
-from runtime.operations.access_review import review_access
+from runtime.operations.acting.access_review import review_access
 from tests.actions.places import Place
 from tools.rbac import render_pages
 

@@ -19,7 +19,7 @@ from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.patches import describe_proposal
 from analyzers.quota.proposal import QuotaProposal
 from fallow.action_models import Target
-from fallow.action_settings import CanarySettings
+from fallow.settings.actions import CanarySettings
 from tests.actions.places import CLUSTER, MERGE, Object, Place
 from tests.actions.reclaim.examples import decided
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fallow.models import Finding
-from runtime.operations.findings import document
+from runtime.operations.analysis.findings import document
 
 
 def agree(folder: Path, found: Iterable[Finding], **more: Any) -> None:

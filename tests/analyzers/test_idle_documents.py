@@ -15,7 +15,7 @@ import pytest
 from actions.recommend import add_recommendations
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.window import Window
-from runtime.operations.findings import document
+from runtime.operations.analysis.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Site = Any

@@ -10,7 +10,7 @@ from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, judge_signal
 from analyzers.idle.findings import build_case, build_finding, decide_kind
 from analyzers.idle.rows import JudgedStretch, NumberedDevice
 from fallow.idle_details import Hold
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from warehouse.signals.runs import MICRO
 
 HOUR = 3600 * MICRO

@@ -14,7 +14,7 @@ from analyzers.idle.flags import (
     add_physics,
     add_recurrence,
 )
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from warehouse.signals.power_band import IdleBand
 from warehouse.signals.runs import MICRO
 

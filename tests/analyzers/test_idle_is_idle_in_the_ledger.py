@@ -21,7 +21,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolate_settings, run_world
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.cluster.nodes import build_nodes
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World

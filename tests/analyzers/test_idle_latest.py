@@ -9,8 +9,8 @@ from analyzers.idle import history
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.evidence import UNACTIONABLE
 from fallow.errors import UsageError
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 if TYPE_CHECKING:

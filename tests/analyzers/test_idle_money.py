@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.idle.analyzer import IdleAnalyzer
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from actions.backtest.as_of import AsOf
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.errors import UsageError
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory, Site
 

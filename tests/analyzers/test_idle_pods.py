@@ -17,7 +17,7 @@ from analyzers.idle.pods import (
     sum_readings,
 )
 from analyzers.idle.signals import compute_most_cores
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.queried import T, TableViews, at, us
 from warehouse.signals.runs import MICRO

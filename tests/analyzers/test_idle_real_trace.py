@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from analyzers.idle.analyzer import IdleAnalyzer
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

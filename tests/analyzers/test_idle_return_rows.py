@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from analyzers.idle.return_probability import HOUR_US, add_return_probability
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 MONDAY = 24 * 20_780

@@ -7,7 +7,7 @@ import pytest
 
 from analyzers.idle import judge
 from analyzers.idle.judge import IdleJudgements, judge_window
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory, Site
 

@@ -19,7 +19,7 @@ from analyzers.idle.samples import (
     read_parts,
     read_shortest_interval_s,
 )
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.queried import HOUR, T, TableViews, at
 from warehouse.signals.runs import BLIND, BUSY, CONFLICT, IDLE, MICRO, DeviceSamples

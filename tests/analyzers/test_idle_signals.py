@@ -10,8 +10,8 @@ from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import judge_window
 from analyzers.idle.rows import list_stretches
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 if TYPE_CHECKING:

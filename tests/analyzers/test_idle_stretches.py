@@ -19,7 +19,7 @@ from analyzers.idle.stretches import (
     list_at_times,
     list_members,
 )
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from warehouse.signals.runs import MICRO
 
 LEAST = {"idle": 60, "partly idle": 30}

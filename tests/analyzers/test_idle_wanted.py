@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.idle.return_probability import ActivityHours, WorkClock
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.activity_hours import SingleQuestions
 

@@ -9,8 +9,8 @@ import pytest
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow.errors import UsageError
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
 pytestmark = pytest.mark.slow

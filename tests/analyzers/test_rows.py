@@ -20,8 +20,8 @@ from analyzers.idle.samples import WHOLE
 from analyzers.pending import MeasureTimes
 from analyzers.services.rows import RequestedObjective
 from analyzers.stalled.limits import read_limits
-from fallow.datapath_settings import DatapathSettings
 from fallow.rows import Row, decode_rows
+from fallow.settings.datapath import DatapathSettings
 from fallow.window import Window
 from tests.analyzers.conftest import Memory
 from warehouse.signals import SPIN

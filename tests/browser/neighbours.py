@@ -6,11 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fallow.action_settings import ActionsSettings
 from fallow.settings import Settings
+from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from runtime.experiments import demo, demo_plants
-from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
 from tests.dashboards import acted
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, hostile_rows
 from tests.demo_homes import copy_demo

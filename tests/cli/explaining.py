@@ -9,7 +9,7 @@ import msgspec
 from actions.journal import Journal, JournalState
 from actions.policy.budgets import BudgetUsage
 from fallow.settings import load
-from runtime.operations import action_history as explaining
+from runtime.operations.acting import action_history as explaining
 from tests.actions.loop.site import SPACE, Site
 from tests.cli.conftest import Fallow
 from warehouse.lake import Warehouse

@@ -21,7 +21,7 @@ import pytest
 from actions.journal import Journal, JournalState, event_types
 from fallow.settings import Settings, load
 from fallow.tables import Batch
-from runtime.operations.spool import FOLDER, Spool
+from runtime.operations.ingestion.spool import FOLDER, Spool
 from runtime.service.backup.writing import write_backup
 from runtime.service.delivery.outbox import Outbox
 from tests.cli.conftest import Fallow

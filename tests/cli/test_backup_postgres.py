@@ -12,7 +12,7 @@ import pytest
 from actions.journal import Journal, event_types
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings, load
-from runtime.operations.live_actor import freeze_file
+from runtime.operations.acting.live_actor import freeze_file
 from runtime.service.backup.restoring import restore_backup
 from runtime.service.backup.writing import write_backup
 from tests.cli.conftest import Fallow

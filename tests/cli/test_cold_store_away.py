@@ -16,7 +16,7 @@ from fallow.errors import TemporaryError, UnreadableDaysError
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.archived import END, NOW, START, build, on_s3, samples
 from tests.cli.conftest import Fallow, Ran
 from tests.servers import s3

@@ -17,7 +17,7 @@ from fallow.errors import WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse import dirty
 from warehouse.lake import Warehouse
 

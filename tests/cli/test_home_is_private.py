@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fallow import private_files
-from fallow.private_files import narrow_home
 from fallow.settings import Settings, load
+from fallow.system import private_files
+from fallow.system.private_files import narrow_home
 from runtime.operations.doctor import storage
 from warehouse.lake import Warehouse
 

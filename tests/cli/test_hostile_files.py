@@ -9,7 +9,7 @@ import pytest
 
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
-from fallow.price_settings import PriceSettings
+from fallow.settings.prices import PriceSettings
 from tests.cli.conftest import Fallow, Ran
 from tests.cli.test_bad_input import SAMPLES
 

@@ -11,7 +11,7 @@ import pytest
 
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
-from runtime.operations.import_stores import (
+from runtime.operations.ingestion.import_stores import (
     FOLDER,
     LOCK,
     REQUEST,
@@ -20,7 +20,7 @@ from runtime.operations.import_stores import (
     ServiceStore,
     take_requests,
 )
-from runtime.operations.spool import write_durably
+from runtime.operations.ingestion.spool import write_durably
 from warehouse.lake import Warehouse
 
 Fallow = Callable[..., Any]

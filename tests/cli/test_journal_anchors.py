@@ -11,7 +11,7 @@ import pytest
 from actions.journal import Journal, event_types
 from actions.loop.protocols import Notice
 from fallow.settings import Settings, load
-from runtime.operations.live_actor import open_notifier
+from runtime.operations.acting.live_actor import open_notifier
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from tests.cli.conftest import Fallow

@@ -17,9 +17,9 @@ import pytest
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.fleet import WarehouseFleet
-from runtime.operations.fleet_answers import ACTION_LEVELS, SHORT, _build_answer
+from runtime.operations.accounting import pipeline
+from runtime.operations.answers.fleet import WarehouseFleet
+from runtime.operations.answers.fleet_answers import ACTION_LEVELS, SHORT, _build_answer
 from runtime.rendering.untrusted import MARK, MOST_CHARACTERS, mark_document
 from tests.actions.backtest.scenario import HOUR, HOURS, MINUTE, FleetScenario, rests
 from tests.analyzers.conftest import START

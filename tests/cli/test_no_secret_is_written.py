@@ -23,7 +23,7 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.actions.loop.site import Site
 from tests.cli.conftest import Fallow
 from warehouse.lake import Warehouse

@@ -12,7 +12,7 @@ import pytest
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse.ingest import LATE, check_times
 from warehouse.lake import Warehouse
 

@@ -13,7 +13,7 @@ from actions.journal import Journal, JournalState
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations.live_evidence import LiveEvidence
+from runtime.operations.acting.live_evidence import LiveEvidence
 from tests.actions.backtest.scenario import HOUR, HOURS, FleetScenario, rests
 from tests.analyzers.conftest import START
 from warehouse.lake import Warehouse

@@ -12,10 +12,10 @@ from fallow.errors import SourceError
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import plugin_collectors
-from runtime.operations.collection import load_collectors
-from runtime.operations.plugin_collectors import PluginError
-from runtime.operations.prices import read_plugin_rates
+from runtime.operations.accounting.prices import read_plugin_rates
+from runtime.operations.ingestion import plugin_collectors
+from runtime.operations.ingestion.collection import load_collectors
+from runtime.operations.ingestion.plugin_collectors import PluginError
 
 WINDOW = Window.last(timedelta(hours=1), now=datetime(2026, 11, 20, 12, tzinfo=UTC))
 

@@ -22,7 +22,7 @@ from fallow.settings import Settings, load
 from fallow.window import Window
 from runtime.experiments.demo import END
 from runtime.experiments.demo_plants import CLUSTER
-from runtime.operations.fleet import WarehouseFleet
+from runtime.operations.answers.fleet import WarehouseFleet
 from runtime.rendering.tables import document
 
 Fallow = Callable[..., Any]
@@ -227,7 +227,7 @@ def test_a_query_of_an_open_fleet_ends_at_the_deadline_of_the_settings(
 def test_the_core_finds_the_application_and_imports_nothing_of_it() -> None:
     assert (
         plugins.find_installed("connect")["warehouse"].value
-        == "runtime.operations.fleet:open_fleet"
+        == "runtime.operations.answers.fleet:open_fleet"
     )
     heavy = "runtime warehouse analyzers actions dashboards duckdb pyarrow polars pandas pydantic"
     code = (

@@ -16,7 +16,7 @@ from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.demo import END
-from runtime.operations import ledger_totals
+from runtime.operations.accounting import ledger_totals
 from runtime.rendering.tables import render
 from tests.demo_homes import STORY, copy_demo
 from warehouse.lake import Warehouse

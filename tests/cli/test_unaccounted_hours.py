@@ -17,8 +17,8 @@ from fallow.errors import WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.ledger_totals import format_unaccounted
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.ledger_totals import format_unaccounted
 from tests.rates import every_gpu
 from warehouse import pricing
 from warehouse.lake import Warehouse
@@ -32,7 +32,7 @@ FIRST_MINUTES, MORE_MINUTES = 210, 20
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.cli.test_unaccounted_hours import MORE_MINUTES, account, read_settings
 
 def kill_itself(*_):

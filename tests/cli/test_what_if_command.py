@@ -14,7 +14,7 @@ from capacity.replay.changes import parse_changes
 from collectors.inventory import build_batches
 from fallow.settings import load
 from fallow.window import Window
-from runtime.operations.fleet_answers import FleetAnswers
+from runtime.operations.answers.fleet_answers import FleetAnswers
 from runtime.rendering.untrusted import MARK
 from tests.analyzers.conftest import Memory
 from tests.cli.conftest import Fallow

@@ -11,7 +11,7 @@ import pytest
 
 from collectors.inventory import build_batches
 from fallow.settings import load
-from runtime.operations.fleet_answers import FleetAnswers
+from runtime.operations.answers.fleet_answers import FleetAnswers
 from runtime.rendering.untrusted import MARK
 from tests.cli.conftest import Fallow
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)

@@ -18,7 +18,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Matrix
 from collectors.prometheus.telemetry import Telemetry
 from collectors.series import read_metrics
-from fallow.collector_settings import PrometheusSettings
+from fallow.settings.collectors import PrometheusSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

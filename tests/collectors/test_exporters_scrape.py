@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from collectors.exporters import ExporterCollector
-from fallow.collector_settings import ExporterSettings
 from fallow.errors import UsageError
 from fallow.protocols import Collector
+from fallow.settings.collectors import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
 

@@ -12,8 +12,8 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from collectors.jupyter import JupyterCollector
-from fallow.collector_settings import JupyterSettings
 from fallow.errors import SettingsError
+from fallow.settings.collectors import JupyterSettings
 from fallow.window import Window
 
 OLD = "2026-11-19T01:00:00.000000Z"

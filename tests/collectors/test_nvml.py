@@ -11,7 +11,7 @@ import pytest
 
 from collectors.nvml import NvmlCollector
 from collectors.processes import parse_cgroup
-from fallow.collector_settings import NvmlSettings
+from fallow.settings.collectors import NvmlSettings
 from fallow.window import Window
 from runtime.cli import run
 

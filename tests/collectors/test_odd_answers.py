@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 from collectors.exporters import ExporterCollector
 from collectors.jupyter import JupyterCollector
-from fallow.collector_settings import ExporterSettings, JupyterSettings
 from fallow.protocols import Collector
 from fallow.settings import Settings
+from fallow.settings.collectors import ExporterSettings, JupyterSettings
 from fallow.window import Window
 from runtime.operations.doctor.source_checks import check_exporters
 from tests.servers.odd_answers import (

@@ -14,7 +14,7 @@ from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations.collection import load_collectors
+from runtime.operations.ingestion.collection import load_collectors
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -21,8 +21,9 @@ from fallow.action_models import (
 )
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import findings, plans
-from runtime.operations.plan_rows import PlanWriter
+from runtime.operations.acting import plans
+from runtime.operations.acting.plan_rows import PlanWriter
+from runtime.operations.analysis import findings
 from warehouse.lake import Warehouse
 
 DAY = timedelta(days=1)

@@ -19,8 +19,9 @@ from fallow.resources import read_table
 from fallow.rows import Row
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import incidents, ledger_totals
-from runtime.operations import savings as operations_savings
+from runtime.operations.accounting import ledger_totals
+from runtime.operations.accounting import savings as operations_savings
+from runtime.operations.analysis import incidents
 from warehouse import coverage
 from warehouse.lake import Warehouse
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dashboards.figures import chargeback
 from fallow import money
-from runtime.operations import ledger_totals
+from runtime.operations.accounting import ledger_totals
 from tests.dashboards.test_figures import ALL, END, WINDOW
 from warehouse.lake import Warehouse
 

@@ -18,8 +18,8 @@ from dashboards.reports.amounts import format_usd
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import reports
-from runtime.operations.fleet_answers import FleetAnswers
+from runtime.operations.answers import reports
+from runtime.operations.answers.fleet_answers import FleetAnswers
 from runtime.service.metrics import SelfMetrics
 from tests.cli.test_mcp import unmark
 from tests.dashboards.drawing import Draw

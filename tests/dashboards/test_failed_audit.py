@@ -12,7 +12,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from runtime.service import jobs as service_module
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics

@@ -31,8 +31,8 @@ from dashboards.figures import (
 from dashboards.figures.query import Filters
 from fallow.errors import UsageError
 from fallow.money import round_to_cents, sum_bills
-from fallow.price_settings import ReservedCapacity
 from fallow.settings import Settings
+from fallow.settings.prices import ReservedCapacity
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.dashboards.drawing import HOSTILE, hostile_rows, stored

@@ -19,7 +19,7 @@ from dashboards.text import format_hours
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations.incidents import list_incidents, store_incidents
+from runtime.operations.analysis.incidents import list_incidents, store_incidents
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows
 from tests.dashboards.drawing import Draw, texts

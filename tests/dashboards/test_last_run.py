@@ -15,7 +15,7 @@ from dashboards.figures.query import Filters
 from fallow import plugin_runs
 from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.plugin_runs import PluginRun, Result
-from runtime.operations import analyzer_runs, findings
+from runtime.operations.analysis import analyzer_runs, findings
 from tests.reports import small
 from warehouse.lake import Warehouse
 

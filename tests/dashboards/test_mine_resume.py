@@ -12,7 +12,7 @@ from actions.journal.warehouse_copy import copy_journal
 from dashboards import data, signin
 from dashboards.signin import Person
 from fallow.settings import Settings
-from runtime.operations import plans
+from runtime.operations.acting import plans
 from runtime.service.api import WriteApi
 from runtime.service.endpoint import Endpoint
 from runtime.service.metrics import SelfMetrics

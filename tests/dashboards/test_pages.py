@@ -16,7 +16,7 @@ from fallow.demo_marker import MARKER, WORLD
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import ledger_totals
+from runtime.operations.accounting import ledger_totals
 from tests.dashboards.drawing import HOSTILE, Draw, elements, hostile_rows, stored, texts
 from warehouse import coverage, statements
 from warehouse.failures import explain_errors

@@ -14,7 +14,7 @@ from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import dashboard
-from runtime.operations.pending import build_reader
+from runtime.operations.analysis.pending import build_reader
 from tests.actions.cases import NOW
 from tests.actions.facts.test_waiting import THEN
 from tests.analyzers.conftest import Memory

@@ -23,7 +23,8 @@ from fallow.models import Claim, Finding, Recommendation, State, Subject, comput
 from fallow.settings import Settings
 from fallow.tables import Batch
 from runtime.cli import run
-from runtime.operations import findings, reports
+from runtime.operations.analysis import findings
+from runtime.operations.answers import reports
 from tests.dashboards.drawing import Draw, texts
 from tests.reports import small
 from warehouse.lake import Warehouse

@@ -14,9 +14,9 @@ from streamlit.testing.v1 import AppTest
 from streamlit.web.server.starlette import starlette_server
 
 from dashboards import active_settings, serving, signin
-from fallow.dashboard_settings import DashboardSettings, OidcSettings
 from fallow.errors import UsageError
 from fallow.settings import Settings
+from fallow.settings.dashboard import DashboardSettings, OidcSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]  # the demo's fleet is played once
 

@@ -10,7 +10,7 @@ from actions.plan import ActionPlan, RefusedCase
 from fallow.action_models import Reason
 from fallow.settings import Settings
 from runtime.cli import run
-from runtime.operations.plan_rows import OWN_CLUSTER, plan_rows
+from runtime.operations.acting.plan_rows import OWN_CLUSTER, plan_rows
 from runtime.rendering.tables import render
 from tests.dashboards.drawing import Draw, texts
 from tests.reports import small

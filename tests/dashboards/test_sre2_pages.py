@@ -17,7 +17,7 @@ from dashboards.signin import Person
 from fallow.action_models import Decision, Reason
 from fallow.demo_marker import MARKER, WORLD
 from fallow.settings import Settings
-from runtime.operations import plan_rows, plans
+from runtime.operations.acting import plan_rows, plans
 from runtime.service.api import WriteApi
 from runtime.service.endpoint import Endpoint
 from runtime.service.metrics import SelfMetrics

@@ -22,7 +22,7 @@ from dashboards.figures.timeline import TimelineSubject
 from fallow.errors import UsageError
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations.pending import explain_why_pending
+from runtime.operations.analysis.pending import explain_why_pending
 from tests.dashboards import sre_rows
 from tests.dashboards.drawing import stored
 from tests.dashboards.sre_rows import END, JOB, LAST

@@ -9,8 +9,8 @@ import pytest
 
 from dashboards import active_settings, app, web_app
 from dashboards.views import findings
-from fallow.dashboard_settings import DashboardSettings, OidcSettings
 from fallow.settings import Settings
+from fallow.settings.dashboard import DashboardSettings, OidcSettings
 
 INDEX = "<head><script>\n  run()\n</script><script type='module' src='a.js'></script></head>"
 

@@ -15,7 +15,7 @@ from dashboards.what_if_runs import WhatIfQuestion, WhatIfResult, WhatIfRuns
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations.what_if_beside import answer_beside, answer_question
+from runtime.operations.answers.what_if_beside import answer_beside, answer_question
 from tests.dashboards.drawing import Draw, texts
 from warehouse.lake import Warehouse
 

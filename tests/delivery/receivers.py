@@ -13,7 +13,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 
 from fallow.settings import Settings, load
-from runtime.operations.reports import Report
+from runtime.operations.answers.reports import Report
 
 NOW = datetime(2026, 11, 20, 7, tzinfo=UTC)
 SECRET = "hunter2-of-the-url"
@@ -158,5 +158,5 @@ def report(**_asked: Any) -> Report:
 
 
 def produce(_views: Any, _settings: Settings, **asked: Any) -> Report:
-    """Stand in for `runtime.operations.reports.produce`."""
+    """Stand in for `runtime.operations.answers.reports.produce`."""
     return report(**asked)

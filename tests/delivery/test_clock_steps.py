@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from actions.notices.apprise_delivery import DeliveryAttempt
-from fallow.report_settings import Schedule
 from fallow.settings import Settings
+from fallow.settings.reports import Schedule
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.scheduling.clock import find_next_due
 from runtime.service.scheduling.store import Timetable

@@ -10,8 +10,8 @@ import boto3  # noqa: TID253  (the test looks into the bucket itself)
 import msgspec
 import pytest
 
-from fallow.report_settings import ReportStore
 from fallow.settings import Settings
+from fallow.settings.reports import ReportStore
 from runtime.service.delivery import bucket, destinations
 from runtime.service.delivery.outbox import Delivery
 from tests.delivery.receivers import NOW, SECRET, Hook, Post, configured, free_port, report

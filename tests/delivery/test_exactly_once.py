@@ -16,7 +16,7 @@ import pytest
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.errors import SourceError
 from fallow.settings import Settings
-from runtime.operations.reports import Report
+from runtime.operations.answers.reports import Report
 from runtime.service.delivery import destinations
 from runtime.service.delivery.outbox import Delivery, Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries

@@ -9,7 +9,7 @@ import pytest
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from fallow.report_settings import Schedule
+from fallow.settings.reports import Schedule
 from runtime.service.delivery.outbox import Outbox
 from runtime.service.scheduling.clock import WallClockTrigger, find_latest_due, find_next_due
 from runtime.service.scheduling.store import Timetable

@@ -14,8 +14,8 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import pipeline
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.prices import read_configured_rates
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.loop import serve
 from runtime.service.roles import ServiceRole
@@ -60,7 +60,9 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("runtime.operations.analyzer_runs.load_analyzers", lambda _settings: {})
+    monkeypatch.setattr(
+        "runtime.operations.analysis.analyzer_runs.load_analyzers", lambda _settings: {}
+    )
     (schedule,) = settings.reports.schedules
     with Outbox.open(get_outbox_path(settings)) as book:  # an earlier run, three days ago
         book.expect(schedule, datetime.now(UTC) - timedelta(days=3))

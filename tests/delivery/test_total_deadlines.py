@@ -13,16 +13,16 @@ from actions.notices.apprise_delivery import deliver_text, open_service
 from actions.snapshots.store import BucketStore
 from dashboards.api_client import send_request
 from dashboards.signin import Person
-from fallow import deadlines
-from fallow.daemon_threads import DaemonThreads
-from fallow.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
 from fallow.errors import TemporaryError
-from fallow.report_settings import ReportStore
 from fallow.settings import Settings, load
-from fallow.settings_groups import S3
-from runtime.operations import prices
+from fallow.settings.groups import S3
+from fallow.settings.reports import ReportStore
+from fallow.system import deadlines
+from fallow.system.daemon_threads import DaemonThreads
+from fallow.system.deadlines import DeadlineExceededError, TooManyHangingCallsError, call_within
+from runtime.operations.accounting import prices
+from runtime.operations.answers.reports import Report
 from runtime.operations.doctor.channels import check_channels
-from runtime.operations.reports import Report
 from runtime.service.delivery import bucket, mail
 from runtime.service.delivery.outbox import Delivery
 from tests.servers.dripping import Dripping, dripping

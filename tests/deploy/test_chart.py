@@ -18,7 +18,7 @@ from actions.rights import CANARY, OWN, build_rules, list_roles
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from fallow.shards import Shard, choose_shard
-from runtime.operations.access_review import list_reader_rights
+from runtime.operations.acting.access_review import list_reader_rights
 from tools import chart, manifests
 
 ROOT = Path(__file__).resolve().parents[2]

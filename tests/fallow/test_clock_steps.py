@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.clock_steps import TOLERANCE, ClockSteps, read_ticks
+from fallow.system.clock_steps import TOLERANCE, ClockSteps, read_ticks
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fallow.container_limits import read_cpu_limit, read_memory_limit
+from fallow.system.container_limits import read_cpu_limit, read_memory_limit
 
 GIB = 1 << 30
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -128,7 +128,7 @@ def test_the_engine_takes_half_of_what_a_real_cgroup_allows(group: Path, tmp_pat
 
 _FREED = """
 import ctypes, sys
-from fallow.container_limits import map_large_pieces
+from fallow.system.container_limits import map_large_pieces
 class Counts(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     _fields_ = [(name, ctypes.c_size_t) for name in names.split()]

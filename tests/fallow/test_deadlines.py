@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 import urllib3
 
-from fallow.deadlines import (
+from fallow.system.deadlines import (
     BodyTooLargeError,
     Deadline,
     DeadlineExceededError,

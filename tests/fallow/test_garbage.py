@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from fallow.garbage import YOUNG_OBJECTS, collect_garbage_rarely
+from fallow.system.garbage import YOUNG_OBJECTS, collect_garbage_rarely
 
 
 def test_garbage_is_collected_rarely_only_within_the_block() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fallow.process_folders import open_temporary_folder
+from fallow.system.process_folders import open_temporary_folder
 
 HOLD = """
 import sys
-from fallow.process_folders import open_temporary_folder
+from fallow.system.process_folders import open_temporary_folder
 with open_temporary_folder("simulate") as folder:
     (folder / "rows").write_text("1")
     print(folder, flush=True)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from fallow import redaction
-from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError
 from fallow.redaction import redact, remember_secrets
 from fallow.settings import Settings, load
-from fallow.settings_groups import list_secrets
+from fallow.settings.collectors import PrometheusSettings
+from fallow.settings.groups import list_secrets
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from fallow.sqlite_file import SqliteFile, copy_together
+from fallow.system.sqlite_file import SqliteFile, copy_together
 
 _WRITER = """
 import sqlite3, sys

@@ -13,8 +13,8 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.import_stores import OpenStore
+from runtime.operations.accounting import pipeline
+from runtime.operations.ingestion.import_stores import OpenStore
 from tests.field.front import serve_front
 from tests.field.site import Answer, Fallow, ago, write_time
 from tests.field.situation import Situation

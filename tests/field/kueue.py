@@ -174,8 +174,11 @@ def build_waiting(
         for gpu in range(8):
             uuid = f"GPU-{node}-{gpu}"
             if gpu < len(names):
-                labels = {"pod": names[gpu], "namespace": "ml", "container": "c"}
-                lines += list_lines(uuid, node, gpu=gpu, values=BUSY, until=until, **labels)
+                pod = names[gpu]
+                lines += list_lines(
+                    uuid, node, gpu=gpu, values=BUSY, until=until,
+                    pod=pod, namespace="ml", container="c",
+                )  # fmt: skip
             else:
                 lines += list_lines(uuid, node, gpu=gpu, values=FREE, until=until)
     dump = [

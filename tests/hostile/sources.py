@@ -30,16 +30,16 @@ from collectors.prometheus import collector as prometheus
 from collectors.prometheus import remote_read
 from collectors.prometheus.client import RemoteAnswer
 from collectors.samples_file import import_samples
-from fallow.collector_settings import (
+from fallow.kube.api import ApiError
+from fallow.kube.api_objects import ApiStatus
+from fallow.settings.collectors import (
     ExporterSettings,
     JupyterSettings,
     KubernetesSettings,
     NvmlSettings,
     PrometheusSettings,
 )
-from fallow.kube.api import ApiError
-from fallow.kube.api_objects import ApiStatus
-from fallow.price_settings import PriceSettings
+from fallow.settings.prices import PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.collectors.test_nvml import Binding

@@ -17,7 +17,7 @@ from fallow.clean_texts import check_batches, clean_rows
 from fallow.errors import FallowError
 from fallow.settings import Settings
 from fallow.tables import Batch
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.hostile.sources import NOW, SOURCES, WINDOW, Item, Source
 from tests.hostile.values import VALUES
 from warehouse.lake import Warehouse

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from collectors.kube.collector import KubernetesCollector
-from fallow.collector_settings import KubernetesSettings
 from fallow.kube.api import ApiConnection, BackOff, connect
+from fallow.settings.collectors import KubernetesSettings
 from fallow.window import Window
 from simulator.kube.kinds import ApiKind
 from simulator.kube.server import KubeServer

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from collectors.kube.collector import KubernetesCollector
-from fallow.collector_settings import KubernetesSettings
 from fallow.errors import SettingsError
 from fallow.plugins import load
+from fallow.settings.collectors import KubernetesSettings
 from fallow.tables import list_table_names
 from fallow.window import Window
 from tests.kube.conftest import Cluster, Look

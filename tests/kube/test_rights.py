@@ -3,7 +3,7 @@
 from typing import Any
 
 from actions.reclaim.kinds import read_kinds
-from runtime.operations.access_review import list_reader_rights
+from runtime.operations.acting.access_review import list_reader_rights
 from simulator.kube.kinds import read_builtin_kinds
 from simulator.kube.paths import parse_path
 from simulator.kube.server import KubeServer

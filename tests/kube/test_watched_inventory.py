@@ -17,7 +17,7 @@ from collectors.kube.collection import Collection, ObjectChange
 from collectors.kube.collector import KubernetesCollector
 from collectors.kube.list_watch import WatchStep
 from collectors.kube.shapes import Meta, Pod, PodSpec, PodStatus
-from fallow.collector_settings import KubernetesSettings
+from fallow.settings.collectors import KubernetesSettings
 from fallow.window import Window
 from tests.kube.conftest import Cluster
 from tests.kube.objects import node, pod

@@ -8,7 +8,7 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import ledger_totals, pipeline
+from runtime.operations.accounting import ledger_totals, pipeline
 from runtime.rendering.tables import render
 from tests.ledger.test_states_of_device_signals import T, batch, series
 from warehouse.lake import Warehouse

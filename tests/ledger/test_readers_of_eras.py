@@ -13,7 +13,7 @@ from dashboards.figures.commitments import read_commitments
 from dashboards.figures.query import Filters
 from dashboards.figures.supply import read_capacity
 from dashboards.reports.focus import read_rows
-from fallow.price_settings import ReservedCapacity
+from fallow.settings.prices import ReservedCapacity
 from warehouse.allocation import derive_allocations
 from warehouse.pricing import ERAS as ERA_STEPS
 from warehouse.steps import compose_query

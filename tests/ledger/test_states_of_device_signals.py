@@ -20,7 +20,7 @@ from collectors.inventory import build_batches
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse import signals
 from warehouse.lake import Warehouse
 from warehouse.signals.readings import sort_rows

@@ -15,7 +15,7 @@ from collectors.prices.card import COLUMNS, _parse_date, read_built_in
 from collectors.prices.parts import split
 from collectors.prices.rate_card import RateCard
 from fallow.errors import UsageError
-from fallow.price_settings import SPOT_ESTIMATE, PriceSettings
+from fallow.settings.prices import SPOT_ESTIMATE, PriceSettings
 from fallow.window import Window
 
 HEADER = ",".join(COLUMNS)

@@ -10,7 +10,7 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.tables import Batch
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting.prices import read_configured_rates
 from tests import engine
 from tests.rates import every_gpu
 from warehouse import pricing

@@ -12,8 +12,8 @@ import pytest
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
-from fallow.collector_settings import PrometheusSettings
 from fallow.settings import load
+from fallow.settings.collectors import PrometheusSettings
 from fallow.window import Window
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 from tests.servers.prometheus import END, HOURS

@@ -19,7 +19,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
 from runtime.cli.options import CommandRun
-from runtime.operations.collection import drain, read_cursors
+from runtime.operations.ingestion.collection import drain, read_cursors
 from tests.servers.misbehaving import Answer, Misbehaving
 from tests.servers.prometheus import END, H100, MIG, SILENCE, START
 from warehouse.lake import Warehouse

@@ -10,7 +10,7 @@ import pytest
 
 from collectors.doctor import CheckRow, diagnose
 from collectors.prometheus.client import PrometheusClient
-from fallow.collector_settings import PrometheusSettings
+from fallow.settings.collectors import PrometheusSettings
 from runtime.cli import run
 from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
 from tests.servers.prometheus import END, SILENCE, serving

@@ -6,7 +6,7 @@ import pytest
 
 from collectors.doctor import CheckRow, diagnose
 from collectors.prometheus.client import PrometheusClient
-from fallow.collector_settings import PrometheusSettings
+from fallow.settings.collectors import PrometheusSettings
 from tests.field.history import DCGM, KSM, Scrape, scrape_gpu, scrape_node
 from tests.field.site import FREE, ago
 from tests.servers.prometheus import blocks, serving

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from collectors.prometheus.client import BudgetSpentError, PrometheusClient, TooMuchError
-from fallow.collector_settings import PrometheusSettings
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
+from fallow.settings.collectors import PrometheusSettings
 from runtime.cli import run
 from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
 

@@ -10,7 +10,7 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.errors import SourceError
 from fallow.settings import Settings, load
-from runtime.operations.collection import find_next_start, read_cursors
+from runtime.operations.ingestion.collection import find_next_start, read_cursors
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from tests.servers import prometheus as server

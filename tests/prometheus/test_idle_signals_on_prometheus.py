@@ -25,8 +25,9 @@ from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.models import Finding
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime.operations import pipeline, plans
-from runtime.operations.collection import drain, read_cursors
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting import plans
+from runtime.operations.ingestion.collection import drain, read_cursors
 from tests.actions.cases import SPENT
 from tests.servers import prometheus as server
 from tests.servers.idle_world import END, HOUR, MINUTE, Host, Peer, Shown, Workload, World

@@ -11,7 +11,7 @@ import pytest
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.latest import RANGE, read_latest
 from collectors.prometheus.usage import build_rows
-from fallow.collector_settings import PrometheusSettings
+from fallow.settings.collectors import PrometheusSettings
 from fallow.window import Window
 from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 

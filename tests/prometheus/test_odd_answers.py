@@ -11,12 +11,12 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import decode_labels, decode_matrix, decode_vector
 from collectors.prometheus.remote_samples import AnswerError, read_varint
 from fallow.action_models import Change, Target
-from fallow.action_settings import JupyterHubSettings
-from fallow.collector_settings import PrometheusSettings
 from fallow.errors import FallowError, SourceError, TemporaryError
 from fallow.kube.api import BackOff, connect_without_credentials
 from fallow.kube.api_objects import Page
 from fallow.kube.listing import Listing
+from fallow.settings.actions import JupyterHubSettings
+from fallow.settings.collectors import PrometheusSettings
 from tests.servers.odd_answers import (
     OK,
     OddServer,

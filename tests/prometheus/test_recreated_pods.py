@@ -14,8 +14,9 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
-from runtime.operations.collection import drain, read_cursors
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
+from runtime.operations.ingestion.collection import drain, read_cursors
 from tests.servers import prometheus as server
 from tests.servers.recreated import END, START, Dialect, history, lives
 from warehouse.lake import Warehouse

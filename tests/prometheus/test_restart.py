@@ -11,7 +11,7 @@ from collectors.prometheus.client import UnreachableError
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import load
 from fallow.window import Window
-from runtime.operations.scan import RETRIES
+from runtime.operations.ingestion.scan import RETRIES
 from tests.servers.misbehaving import Answer, Misbehaving
 from tests.servers.prometheus import END
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.latencies import _decode_counts, read_latency_metrics
 from collectors.prometheus.steps import read_step_metrics as known_steps
-from fallow.service_levels import LatencyMetric
 from fallow.settings import load
+from fallow.settings.service_levels import LatencyMetric
 from fallow.window import Window
 from tests.servers.prometheus import END, HOURS, START
 

@@ -13,9 +13,9 @@ from collectors.prometheus.collector import TelemetryPart
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime.operations import telemetry_slices
-from runtime.operations.collection import build_prometheus_collector, drain, read_cursors
-from runtime.operations.telemetry_slices import read_slices
+from runtime.operations.ingestion import telemetry_slices
+from runtime.operations.ingestion.collection import build_prometheus_collector, drain, read_cursors
+from runtime.operations.ingestion.telemetry_slices import read_slices
 from tests.prometheus.test_backfill import RANGE, quiet
 from tests.servers.misbehaving import Answer, Misbehaving
 from tests.servers.prometheus import END, SILENCE

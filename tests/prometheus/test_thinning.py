@@ -14,7 +14,7 @@ from collectors.prometheus.collector import PrometheusCollector
 from dashboards.waste_report import Story
 from fallow.settings import load
 from fallow.window import Window
-from runtime.operations import scan
+from runtime.operations.ingestion import scan
 from tests.servers.misbehaving import Misbehaving
 from tests.servers.prometheus import END, H100, HOURS, SILENCE
 

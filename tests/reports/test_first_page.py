@@ -19,7 +19,7 @@ from dashboards.figures.query import Filters
 from dashboards.reports.first_page import describe_change
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import reports
+from runtime.operations.answers import reports
 from runtime.service.delivery import destinations
 from runtime.service.delivery.outbox import Delivery
 from tests.delivery.receivers import NOW, configured, posted

@@ -23,7 +23,7 @@ from fallow.money import round_to_cents
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.cli import run
-from runtime.operations import reports
+from runtime.operations.answers import reports
 from tests.reports.small import END, HOSTILE, WINDOW, fill, rows
 from warehouse.lake import Warehouse
 

@@ -10,10 +10,10 @@ import pytest
 
 from actions.journal import event_types
 from actions.loop.protocols import TurnReport
-from fallow.action_settings import BreakerSettings, CanarySettings
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
-from runtime.operations.actor_turns import open_turns
+from fallow.settings.actions import BreakerSettings, CanarySettings
+from runtime.operations.acting.actor_turns import open_turns
 from runtime.service import loop
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import PARTS

@@ -11,12 +11,12 @@ import pytest
 
 from actions.loop.protocols import TurnReport
 from fallow.action_models import Facts
-from fallow.daemon_threads import ThreadsClosedError
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
-from runtime.operations.actor_turns import open_turns
-from runtime.operations.last_readings import open_last_readings
-from runtime.operations.requests import ActionRequests
+from fallow.system.daemon_threads import ThreadsClosedError
+from runtime.operations.acting.actor_turns import open_turns
+from runtime.operations.acting.requests import ActionRequests
+from runtime.operations.ingestion.last_readings import open_last_readings
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness

@@ -20,8 +20,9 @@ from fallow.protocols import Analyzer, Views
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import analyzer_runs, findings, pipeline, windows
-from runtime.operations.explanations import explain_finding, render_explanation
+from runtime.operations.accounting import pipeline, windows
+from runtime.operations.analysis import analyzer_runs, findings
+from runtime.operations.analysis.explanations import explain_finding, render_explanation
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
 from warehouse.lake import Warehouse

@@ -12,8 +12,8 @@ import pytest
 
 from actions.journal import JournalState, event_types
 from fallow.settings import Settings, load
-from runtime.operations import findings
-from runtime.operations.requests import ActionRequests, verify_journal
+from runtime.operations.acting.requests import ActionRequests, verify_journal
+from runtime.operations.analysis import findings
 from runtime.service.api import MOST_BYTES, WriteApi
 from runtime.service.endpoint import Endpoint, is_loopback
 from runtime.service.metrics import SelfMetrics

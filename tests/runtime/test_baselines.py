@@ -10,7 +10,7 @@ import pytest
 
 from fallow.errors import FallowError, UsageError
 from fallow.settings import Settings
-from runtime.operations import baselines
+from runtime.operations.accounting import baselines
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

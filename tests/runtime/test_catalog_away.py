@@ -12,8 +12,8 @@ from actions.journal import JournalState, event_types
 from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
 from fallow.action_models import Facts
 from fallow.settings import Settings, load
-from runtime.operations import requests
-from runtime.operations.requests import ActionRequests
+from runtime.operations.acting import requests
+from runtime.operations.acting.requests import ActionRequests
 from runtime.service.api import WriteApi
 from runtime.service.endpoint import Endpoint
 from runtime.service.metrics import SelfMetrics

@@ -8,8 +8,8 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.live_evidence import LiveEvidence
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting.live_evidence import LiveEvidence
 from warehouse import audits
 from warehouse.lake import Warehouse
 

@@ -22,7 +22,9 @@ from fallow.models import Finding
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import analyzer_runs, findings, pipeline, plans
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting import plans
+from runtime.operations.analysis import analyzer_runs, findings
 from tests.actions.backtest.scenario import BUSY, HOUR, IDLE, FleetScenario
 from tests.analyzers.conftest import START
 from tests.copies import copied

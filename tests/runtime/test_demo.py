@@ -25,8 +25,8 @@ from fallow.window import Window
 from runtime.cli import run
 from runtime.experiments import demo, demo_actions
 from runtime.experiments.demo_cluster import restore_cluster
-from runtime.operations import plans
-from runtime.operations.incidents import list_incidents
+from runtime.operations.acting import plans
+from runtime.operations.analysis.incidents import list_incidents
 from runtime.rendering.finding_tables import render_story
 from tests.copies import copied
 from tests.dashboards.figure_table import TEAMS, WINDOWS, find_window, list_contradictions

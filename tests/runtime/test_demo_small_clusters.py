@@ -16,8 +16,9 @@ from runtime.experiments.demo import END
 from runtime.experiments.demo_home import replace_demo_home
 from runtime.experiments.demo_plants import build_settings
 from runtime.experiments.demo_process import load_demo_settings
-from runtime.operations import analyzer_runs, pipeline
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.prices import read_configured_rates
+from runtime.operations.analysis import analyzer_runs
 from tests.runtime.demo_kinds import read_demo_kinds
 from warehouse.lake import Warehouse
 from warehouse.spend import read_spend

@@ -9,7 +9,8 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments import demo, demo_plants
 from runtime.experiments.accuracy.truth import list_courses
-from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
 from tests.runtime.planted_troubles import list_troubles
 from warehouse.lake import Warehouse
 

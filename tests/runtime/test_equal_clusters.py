@@ -11,7 +11,8 @@ import pytest
 
 from fallow.models import Finding
 from fallow.settings import load
-from runtime.operations import analyzer_runs, windows
+from runtime.operations.accounting import windows
+from runtime.operations.analysis import analyzer_runs
 from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
 

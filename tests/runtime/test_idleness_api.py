@@ -22,10 +22,10 @@ from actions.journal.trust import trust_by_hand
 from actions.policy.parser import read_policies
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import idleness as operations
-from runtime.operations import plans
-from runtime.operations.configmap_switch import ConfigMapSwitch
-from runtime.operations.idleness import GateRefusal, Idleness, IdlenessReader
+from runtime.operations.acting import plans
+from runtime.operations.acting.configmap_switch import ConfigMapSwitch
+from runtime.operations.analysis import idleness as operations
+from runtime.operations.analysis.idleness import GateRefusal, Idleness, IdlenessReader
 from runtime.service.api import ApiAccess
 from runtime.service.endpoint import Endpoint
 from runtime.service.idleness_api import IdlenessApi, RateLimit

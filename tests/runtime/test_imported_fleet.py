@@ -15,8 +15,8 @@ from collectors.exposition_file import import_exposition
 from collectors.samples_file import import_samples
 from fallow.settings import Settings
 from fallow.tables import Batch
-from runtime.operations.import_stores import OpenStore
-from runtime.operations.imports import Importer
+from runtime.operations.ingestion.import_stores import OpenStore
+from runtime.operations.ingestion.imports import Importer
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.slow

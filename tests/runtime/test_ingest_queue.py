@@ -17,8 +17,8 @@ from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from runtime.operations.doctor.storage import check_storage
-from runtime.operations.ingest_queue import IngestQueue, QueueState
-from runtime.operations.spool import Spool, SpoolFullError
+from runtime.operations.ingestion.ingest_queue import IngestQueue, QueueState
+from runtime.operations.ingestion.spool import Spool, SpoolFullError
 from tests.servers import postgres
 from tests.warehouse.conftest import process as process  # noqa: PLC0414  (a fixture)
 from warehouse.lake import Warehouse
@@ -169,8 +169,8 @@ _CHILD = """
 import os, signal, sys
 from pathlib import Path
 from fallow.settings import Settings
-from runtime.operations.ingest_queue import IngestQueue
-from runtime.operations.spool import Spool
+from runtime.operations.ingestion.ingest_queue import IngestQueue
+from runtime.operations.ingestion.spool import Spool
 from tests.runtime.test_ingest_queue import scrape
 from warehouse.lake import Warehouse
 settings, task = Settings.model_validate_json(sys.argv[1]), sys.argv[2]

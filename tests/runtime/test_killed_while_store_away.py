@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fallow.settings import Settings
-from runtime.operations.ledger_totals import verify_warehouse
+from runtime.operations.accounting.ledger_totals import verify_warehouse
 from tests.archived import DAYS, build, on_s3
 from tests.runtime.test_roles import rest, until, up
 from tests.servers import s3

@@ -7,9 +7,9 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.import_stores import OpenStore
-from runtime.operations.imports import Importer
+from runtime.operations.accounting import pipeline
+from runtime.operations.ingestion.import_stores import OpenStore
+from runtime.operations.ingestion.imports import Importer
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.slow

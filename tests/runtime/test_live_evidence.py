@@ -9,8 +9,8 @@ import pytest
 from fallow.action_models import Facts
 from fallow.models import Subject
 from fallow.settings import Settings
-from runtime.operations import plans
-from runtime.operations.live_evidence import LiveEvidence
+from runtime.operations.acting import plans
+from runtime.operations.acting.live_evidence import LiveEvidence
 from tests.actions import cases
 
 NAMES = ("web", "api", "batch")

@@ -8,7 +8,7 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.runtime.test_owners_known_later import FIRST, NOW, SECOND, by, owned, pod, samples
 from warehouse import dirty
 from warehouse.lake import Warehouse

@@ -22,9 +22,9 @@ from fallow.settings import Settings
 from fallow.shards import Shard
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.actor_turns import CanaryStatus
-from runtime.operations.ingest_queue import QueueState
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting.actor_turns import CanaryStatus
+from runtime.operations.ingestion.ingest_queue import QueueState
 from runtime.service.metrics import SelfMetrics, list_metrics
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure

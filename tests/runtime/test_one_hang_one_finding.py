@@ -12,8 +12,9 @@ from fallow.protocols import Analyzer
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
-from runtime.operations.analyzer_runs import Analysis
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
+from runtime.operations.analysis.analyzer_runs import Analysis
 from tests.analyzers.gangs import SHOWN
 from warehouse.lake import Warehouse
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fallow.errors import UsageError
-from runtime.operations import policy_replays
-from runtime.operations.plans import load_policies
-from runtime.operations.policy_replays import ReplaySpan, replay_policies
+from runtime.operations.acting import policy_replays
+from runtime.operations.acting.plans import load_policies
+from runtime.operations.acting.policy_replays import ReplaySpan, replay_policies
 from tests import runners
 from tests.copies import copied
 from tests.demo_homes import copy_demo

@@ -9,8 +9,8 @@ from fallow.errors import SettingsError, UsageError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.prices import read_configured_rates
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

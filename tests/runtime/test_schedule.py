@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
-from fallow.clock_steps import ClockSteps, read_ticks
+from fallow.system.clock_steps import ClockSteps, read_ticks
 from runtime.service import schedule
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness

@@ -20,7 +20,7 @@ from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import plugin_runs
+from runtime.operations.ingestion import plugin_runs
 from runtime.service.endpoint import Endpoint
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fallow.settings import load
-from runtime.operations.spool import Spool
+from runtime.operations.ingestion.spool import Spool
 from tests.actions.loop.site import Site, bare
 from tests.cli.test_acting import done
 from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)

@@ -11,9 +11,9 @@ from dashboards.figures import data_health
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
 from fallow.shards import Shard, count_targets
-from runtime.operations.collection import load_collectors
 from runtime.operations.doctor.shards import check_shards
-from runtime.operations.sharding import list_targets, select_targets
+from runtime.operations.ingestion.collection import load_collectors
+from runtime.operations.ingestion.sharding import list_targets, select_targets
 from runtime.service.loop import serve
 from runtime.service.metrics import SelfMetrics
 from runtime.service.roles import ServiceRole

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.policy.model import Allow, Match, Policy, RecurringWindow, Stage
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from runtime.experiments.accuracy.truth import gather, list_courses
 from runtime.experiments.simulation.idle_times import IdleTime, Observer, find_common_spans
 from runtime.experiments.simulation.oracle import list_releases

@@ -17,14 +17,14 @@ import pytest
 from collectors.exporters import ExporterCollector
 from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.cursors import Piece
-from fallow.collector_settings import ExporterSettings, PrometheusSettings
-from fallow.daemon_threads import DaemonThreads
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
+from fallow.settings.collectors import ExporterSettings, PrometheusSettings
+from fallow.system.daemon_threads import DaemonThreads
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations.ingest_queue import IngestQueue
-from runtime.operations.spool import Spool
+from runtime.operations.ingestion.ingest_queue import IngestQueue
+from runtime.operations.ingestion.spool import Spool
 from runtime.service import loop, schedule
 from runtime.service.jobs import ServiceLoop
 from runtime.service.metrics import SelfMetrics

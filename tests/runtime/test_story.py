@@ -21,7 +21,7 @@ from dashboards.waste_report import (
 )
 from fallow.models import STATES, Finding, Subject
 from fallow.window import Window
-from runtime.operations.story import sum_wastes
+from runtime.operations.analysis.story import sum_wastes
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 STORY = Story(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fallow.money import round_to_cents
 from runtime.cli import run
-from runtime.operations.ledger_totals import USD_COLUMNS, round_usd
+from runtime.operations.accounting.ledger_totals import USD_COLUMNS, round_usd
 from tests.reports import small
 
 Fallow = Callable[..., Any]

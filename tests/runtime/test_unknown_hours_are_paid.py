@@ -16,7 +16,7 @@ from fallow.gpu_models import get_model_name
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
 from tests.rates import every_gpu
 from warehouse.lake import Warehouse

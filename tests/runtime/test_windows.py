@@ -9,7 +9,7 @@ import pytest
 
 from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.window import Window
-from runtime.operations.windows import DEFAULT_LENGTH, choose, parse
+from runtime.operations.accounting.windows import DEFAULT_LENGTH, choose, parse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

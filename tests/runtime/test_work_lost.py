@@ -10,7 +10,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.slow

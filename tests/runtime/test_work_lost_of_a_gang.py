@@ -8,8 +8,8 @@ import pytest
 
 from analyzers.reliability.incidents.reading import read_incidents
 from analyzers.reliability.incidents.recovery import price_incident
-from fallow.reliability_settings import ReliabilitySettings
 from fallow.settings import Settings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.runtime.test_work_lost import HOURS, T, account, at, batch

@@ -8,7 +8,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse.lake import Warehouse
 
 START = datetime(2026, 3, 2, tzinfo=UTC)

@@ -13,9 +13,9 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolate_settings, run_world
 from runtime.experiments.simulation.options import read
-from runtime.operations import pipeline
-from runtime.operations.plans import gather_cases
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.prices import read_configured_rates
+from runtime.operations.acting.plans import gather_cases
 from simulator.world import World
 from warehouse.lake import Warehouse
 from warehouse.maintenance import CompactionResult, compact_warehouse

@@ -11,7 +11,7 @@ import pytest
 
 from fallow.errors import TemporaryError
 from fallow.settings import Settings, load
-from fallow.settings_groups import S3
+from fallow.settings.groups import S3
 from tests.servers import s3
 from tests.servers.postgres import Server, serving
 from tests.soak.proxy import Proxy

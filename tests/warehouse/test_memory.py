@@ -10,11 +10,12 @@ from statistics import median
 
 import pytest
 
-from fallow.container_limits import map_large_pieces
 from fallow.settings import Settings
+from fallow.system.container_limits import map_large_pieces
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.accounting import pipeline
+from runtime.operations.analysis import analyzer_runs
 from warehouse.lake import MOST_SNAPSHOTS, Warehouse
 
 START = datetime(2026, 3, 2, tzinfo=UTC)

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from fallow import disk_space, sqlite_file
 from fallow.errors import TemporaryError, WarehouseError
-from fallow.sqlite_file import SqliteFile
+from fallow.system import disk_space, sqlite_file
+from fallow.system.sqlite_file import SqliteFile
 from tests.warehouse.small_disk import run_on_small_disk
 from warehouse import failures
 from warehouse.failures import explain_error
@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from fallow.errors import FallowError
 from fallow.settings import load
-from fallow.sqlite_file import SqliteFile
+from fallow.system.sqlite_file import SqliteFile
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from collectors.prices.rate_card import RateCard
-from fallow.price_settings import PriceSettings
 from fallow.settings import Settings, load
+from fallow.settings.prices import PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse.lake import Warehouse
 from warehouse.pricing import store_rates
 from warehouse.spend import read_spend

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fallow import tables
 from fallow.errors import WarehouseError
-from fallow.idle_settings import LedgerSettings
+from fallow.settings.idle import LedgerSettings
 from warehouse import rollup
 from warehouse.owner_buckets import RolledSamples
 from warehouse.owner_hours import reduce_hours

@@ -27,7 +27,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime import cli
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from warehouse import catalog, tiers
 from warehouse.lake import Warehouse
 from warehouse.relocation import connect_moved

@@ -50,7 +50,7 @@ from analyzers.rows import read_bursts, read_lifetimes
 from analyzers.workload_rows import Owner
 from fallow.models import Finding
 from fallow.protocols import Views
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.window import Window
 
 NEAR = timedelta(minutes=10)

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from analyzers.idle.findings import decide_kind
 from analyzers.idle.signals import SERVICES
 from collectors.kube.dump import import_kubectl
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding
-from fallow.process_folders import open_temporary_folder
-from fallow.service_settings import WarehouseSettings
 from fallow.settings import Settings
+from fallow.settings.idle import IdleSettings
+from fallow.settings.service import WarehouseSettings
+from fallow.system.process_folders import open_temporary_folder
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.scores import Verdict
 from runtime.experiments.accuracy.truth import Owner, Truth, gather
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks

@@ -31,9 +31,10 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.simulation.turns import ActorTurn, read_turn
-from runtime.operations import findings, pipeline
-from runtime.operations.live_actor import build_actor
-from runtime.operations.live_evidence import LiveEvidence
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting.live_actor import build_actor
+from runtime.operations.acting.live_evidence import LiveEvidence
+from runtime.operations.analysis import findings
 from simulator.blocks import join_blocks, thin_block
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans

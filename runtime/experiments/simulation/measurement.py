@@ -20,7 +20,7 @@ from runtime.experiments.simulation.oracle import Release, list_releases
 from runtime.experiments.simulation.promises import compare
 from runtime.experiments.simulation.tally import HOUR_S, Tally
 from runtime.experiments.simulation.turns import NO_CASE, ActorTurn, count_gates
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.world import WorkloadStop, World
 from warehouse.pricing import derive_device_rates
 

@@ -20,7 +20,7 @@ from actions.policy.schedule import is_action_open
 from actions.recommend import read_verbs
 from analyzers.idle.findings import decide_kind
 from analyzers.idle.signals import SERVICES
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from runtime.experiments.simulation.idle_times import IdleTime
 from simulator.workload_scripts import Key
 

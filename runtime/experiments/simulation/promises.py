@@ -20,7 +20,8 @@ from fallow.protocols import Replayable
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.simulation.turns import ActorTurn
-from runtime.operations import analyzer_runs, windows
+from runtime.operations.accounting import windows
+from runtime.operations.analysis import analyzer_runs
 from simulator.workload_scripts import Key
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actions.policy.parser import read_policies
-from fallow.garbage import collect_garbage_rarely
-from fallow.process_folders import open_temporary_folder
+from fallow.system.garbage import collect_garbage_rarely
+from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
@@ -25,8 +25,8 @@ from runtime.experiments.simulation.tally import (
     document,
     measure_world,
 )
-from runtime.operations import pipeline
-from runtime.operations.prices import read_configured_rates
+from runtime.operations.accounting import pipeline
+from runtime.operations.accounting.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress
 from simulator.models import STATES
 from simulator.supply import fit_mix

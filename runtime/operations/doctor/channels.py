@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectors.doctor import CheckRow
-from fallow.action_settings import Channel
-from fallow.deadlines import Deadline
 from fallow.settings import Settings
-from fallow.smtp_client import open_smtp
+from fallow.settings.actions import Channel
+from fallow.system.deadlines import Deadline
+from fallow.system.smtp_client import open_smtp
 
 EXAMPLE = "mailto://user:password@smtp.example:587/?from=fallow@example&to=team@example"
 

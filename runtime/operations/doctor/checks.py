@@ -18,7 +18,7 @@ from fallow.errors import (
     WarehouseError,
 )
 from fallow.settings import Settings
-from runtime.operations import analyzer_runs, collection, plugin_runs
+from runtime.operations.analysis import analyzer_runs
 from runtime.operations.doctor import (
     channels,
     cluster,
@@ -32,6 +32,7 @@ from runtime.operations.doctor import (
     unknown_names,
 )
 from runtime.operations.doctor.fault import build_fault_row
+from runtime.operations.ingestion import collection, plugin_runs
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse

@@ -13,7 +13,7 @@ from fallow.errors import FallowError
 from fallow.kube.api import ApiConnection, BackOff, connect
 from fallow.kube.api_objects import Page
 from fallow.settings import Settings
-from runtime.operations import access_review
+from runtime.operations.acting import access_review
 from runtime.operations.doctor.fault import build_fault_row
 
 NEEDED = frozenset({"nodes", "pods"})

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 
 from collectors.doctor import CheckRow
-from fallow.deadlines import BodyTooLargeError
 from fallow.errors import advise_extra
-from fallow.http_client import send_request
 from fallow.settings import Settings
+from fallow.system.deadlines import BodyTooLargeError
+from fallow.system.http_client import send_request
 
 EXTRAS = (
     ("dashboards", ("streamlit", "altair", "authlib"), "fallow dashboard and its sign-in"),

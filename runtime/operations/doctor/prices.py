@@ -11,8 +11,8 @@ from fallow.errors import FallowError, UsageError
 from fallow.resources import read_text
 from fallow.settings import Settings
 from fallow.window import Window
+from runtime.operations.accounting.prices import read_configured_rates, read_plugin_rates
 from runtime.operations.doctor.fault import build_fault_row
-from runtime.operations.prices import read_configured_rates, read_plugin_rates
 from warehouse.pricing import find_conflicts, identify_home, list_other_homes
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any
 from collectors.doctor import SLOW, CheckRow, check_signal, format_few, list_fields
 from collectors.prometheus.client import SKEW
 from fallow.errors import UsageError
-from fallow.http_client import send_request
 from fallow.settings import Settings
+from fallow.system.http_client import send_request
 from fallow.window import Window, format_duration
-from runtime.operations import collection
 from runtime.operations.doctor.fault import build_fault_row
+from runtime.operations.ingestion import collection
 
 CLOCKS = 3
 """Exporters whose clock is compared: most of them share one time source."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow
 from fallow.errors import FallowError
-from fallow.private_files import is_open_to_others
 from fallow.settings import Settings
-from fallow.settings_groups import S3
+from fallow.settings.groups import S3
+from fallow.system.private_files import is_open_to_others
 from runtime.operations.doctor.fault import build_fault_row
-from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
+from runtime.operations.ingestion.spool import DAMAGED, FOLDER, list_waiting
 from warehouse import catalog, maintenance, tiers
 from warehouse.cold_storage import ColdBucket
 from warehouse.orphans import count_orphans

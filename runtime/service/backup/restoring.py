@@ -16,8 +16,8 @@ from actions.journal import Journal, event_types
 from actions.snapshots.store import open_store as open_snapshots
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
-from runtime.operations.live_actor import freeze_file, get_actor_name, get_journal_path
-from runtime.operations.spool import FOLDER
+from runtime.operations.acting.live_actor import freeze_file, get_actor_name, get_journal_path
+from runtime.operations.ingestion.spool import FOLDER
 from runtime.service.backup.copying import Copy, check_all, copy_all
 from runtime.service.backup.manifest import Manifest, StoredFile, explain_damage, read_manifest
 from runtime.service.backup.writing import (

@@ -17,9 +17,9 @@ from actions.journal import Journal
 from fallow import __version__
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
-from fallow.sqlite_file import copy_together
-from runtime.operations.live_actor import get_journal_path
-from runtime.operations.spool import DAMAGED, FOLDER, list_waiting
+from fallow.system.sqlite_file import copy_together
+from runtime.operations.acting.live_actor import get_journal_path
+from runtime.operations.ingestion.spool import DAMAGED, FOLDER, list_waiting
 from runtime.service.backup.copying import Copy, copy_all
 from runtime.service.backup.manifest import (
     MANIFEST,

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from actions.notices.apprise_delivery import DeliveryAttempt
-from fallow.deadlines import call_within
-from fallow.report_settings import ReportStore
-from runtime.operations.journal_anchor import find_anchor
-from runtime.operations.reports import Report
+from fallow.settings.reports import ReportStore
+from fallow.system.deadlines import call_within
+from runtime.operations.acting.journal_anchor import find_anchor
+from runtime.operations.answers.reports import Report
 from runtime.service.delivery.outbox import Delivery
 from warehouse.cold_storage import create_s3_client
 

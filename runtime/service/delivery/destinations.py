@@ -3,7 +3,7 @@
 from actions.notices import apprise_delivery
 from actions.notices.apprise_delivery import AttachedFile, DeliveryAttempt
 from fallow.settings import Settings
-from runtime.operations.reports import Report
+from runtime.operations.answers.reports import Report
 from runtime.service.delivery import bucket, mail
 from runtime.service.delivery.outbox import Delivery
 

@@ -14,10 +14,10 @@ from email.policy import SMTP
 from typing import Any
 
 from actions.notices.apprise_delivery import DeliveryAttempt
-from fallow.deadlines import Deadline, DeadlineExceededError
-from fallow.smtp_client import open_smtp
+from fallow.system.deadlines import Deadline, DeadlineExceededError
+from fallow.system.smtp_client import open_smtp
 from fallow.texts import make_printable
-from runtime.operations.reports import Report
+from runtime.operations.answers.reports import Report
 
 OK, WILL_FORWARD = 250, 251
 PERMANENT = 500

@@ -17,11 +17,11 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fallow.errors import UsageError
-from fallow.report_settings import Schedule
 from fallow.resources import read_text
 from fallow.settings import Settings
-from fallow.sqlite_file import SqliteFile, hold_lock
-from runtime.operations.reports import Report
+from fallow.settings.reports import Schedule
+from fallow.system.sqlite_file import SqliteFile, hold_lock
+from runtime.operations.answers.reports import Report
 
 DeliveryState = Literal["waiting", "sending", "sent", "failed", "unknown"]
 RESULTS = ("sent", "put off", "failed", "unknown")

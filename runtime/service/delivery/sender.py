@@ -21,12 +21,12 @@ import msgspec
 from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.errors import FallowError
 from fallow.protocols import Views
-from fallow.report_settings import Schedule
 from fallow.settings import Settings
+from fallow.settings.reports import Schedule
 from fallow.window import Window
-from runtime.operations import reports
-from runtime.operations.journal_anchor import read_anchor_line
-from runtime.operations.reports import Report
+from runtime.operations.acting.journal_anchor import read_anchor_line
+from runtime.operations.answers import reports
+from runtime.operations.answers.reports import Report
 from runtime.service.delivery import destinations
 from runtime.service.delivery.outbox import Delivery, Outbox
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from apscheduler.triggers.base import BaseTrigger
 
 from fallow.crontab import JUMP, find_next_start, parse_triggers, to_utc_times
-from fallow.report_settings import Schedule
+from fallow.settings.reports import Schedule
 
 _EPSILON = timedelta(microseconds=1)
 _LOOKBACKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366 * 5))

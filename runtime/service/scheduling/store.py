@@ -11,7 +11,7 @@ from typing import Any
 
 from apscheduler.jobstores.memory import MemoryJobStore
 
-from fallow.report_settings import Schedule
+from fallow.settings.reports import Schedule
 from runtime.service.delivery.outbox import Outbox
 from runtime.service.scheduling.clock import WallClockTrigger, find_latest_due
 

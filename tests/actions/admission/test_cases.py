@@ -15,7 +15,7 @@ from actions.executors import load_executors
 from actions.hints.admission import build_manifests
 from actions.policy.parser import read_policies
 from fallow.settings import Settings
-from runtime.operations.admission_page import write_page
+from runtime.operations.acting.admission_page import write_page
 from simulator.kube.policy_rules import find_invalid_policy_fields
 from tests.actions.admission.evaluation import Object, refusals
 

@@ -16,7 +16,7 @@ from actions.loop.annotate import ANNOTATION_KEYS
 from actions.policy.parser import read_policies
 from fallow.action_models import Action, Change
 from fallow.settings import Settings
-from runtime.operations.admission_page import list_accounts, list_documents
+from runtime.operations.acting.admission_page import list_accounts, list_documents
 from simulator.kube.paths import parse_path
 from tests.actions.admission.evaluation import Object, refusals, value
 from tests.actions.places import Place, current, serving

@@ -30,9 +30,9 @@ from actions.policy.model import (
 from analyzers.idle.analyzer import IdleAnalyzer
 from fallow import case_identity
 from fallow.action_models import Decision, Facts
-from fallow.idle_settings import IdleSettings
 from fallow.models import Finding, Recommendation, Subject, compute_finding_id
 from fallow.protocols import PastFindings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.scenario import (
     BUSY,

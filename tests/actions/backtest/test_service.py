@@ -16,7 +16,7 @@ from actions.backtest.service_replay import (
 from actions.backtest.service_replay import replay as replay_service
 from actions.policy.model import Approvals, Match, Policy, PolicyAmount
 from fallow.action_models import Decision
-from fallow.action_settings import ActionsSettings
+from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from tests.actions.backtest.scenario import HOUR, HOURS, FleetScenario, moments, rests, rule
 from tests.actions.backtest.test_backtest import IDLE

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actions.backtest import Backtest, replay_policy
 from actions.policy.model import Match, Policy
 from analyzers.idle.analyzer import IdleAnalyzer
-from fallow.idle_settings import IdleSettings
+from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.scenario import HOUR, HOURS, FleetScenario, moments, rule
 from tests.analyzers.conftest import START

@@ -11,8 +11,8 @@ from actions.journal import event_types
 from actions.loop.actor import Actor
 from actions.loop.protocols import TurnReport
 from fallow.action_models import Reason
-from fallow.action_settings import CanarySettings
 from fallow.errors import TemporaryError
+from fallow.settings.actions import CanarySettings
 from tests.actions.loop.site import SETTINGS, SPACE, Object, Site, bare
 from tests.actions.loop.test_clock_steps import SetClock
 

@@ -9,8 +9,8 @@ from actions.cluster.jupyterhub import JupyterHubClient
 from actions.cluster.pointers import get_value
 from actions.reclaim.jupyterhub import build_change
 from fallow.action_models import Change, Target
-from fallow.action_settings import JupyterHubSettings
 from fallow.errors import RefusedError, SettingsError, TemporaryError
+from fallow.settings.actions import JupyterHubSettings
 from tests.servers.jupyterhub import TOKEN, HubServer, jupyterhub
 
 

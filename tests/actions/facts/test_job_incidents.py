@@ -20,7 +20,7 @@ from analyzers.stalled.analyzer import StalledAnalyzer
 from capacity.queue.exclusions import EXCLUDED
 from fallow.action_models import CaseHistory, Decision, Facts
 from fallow.settings import load
-from runtime.operations.incidents import store_incidents
+from runtime.operations.analysis.incidents import store_incidents
 from tests.actions.cases import SPENT
 from tests.analyzers.reliability.recordings import START, WINDOW, fill
 from tests.cli.test_incidents_command import StoredRows

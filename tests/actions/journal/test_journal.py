@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from actions.journal import Journal, JournalState, event_types
 from actions.journal.log import BrokenLink
-from fallow import sqlite_file
 from fallow.errors import TemporaryError, UsageError, WarehouseError
+from fallow.system import sqlite_file
 from tests.actions.journal import writing
 
 WRITTEN = "it is not what was written"

@@ -28,8 +28,9 @@ from fallow.protocols import Collector
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import live_actor, pipeline, plans
-from runtime.operations.live_evidence import LiveEvidence
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting import live_actor, plans
+from runtime.operations.acting.live_evidence import LiveEvidence
 from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster
 from tests.actions.loop.site import SPACE, Site, Told, api, pod_spec

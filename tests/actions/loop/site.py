@@ -24,9 +24,9 @@ from actions.plan import ActionPlan
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy, Stage
 from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step, compute_decision_id
-from fallow.action_settings import ActionsSettings
 from fallow.kube.api import ApiConnection, BackOff
 from fallow.models import Finding, Recommendation, Subject
+from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster

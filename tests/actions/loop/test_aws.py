@@ -13,7 +13,7 @@ from actions.plan import ActionPlan
 from actions.policy.model import Stage
 from fallow.action_models import Decision, Facts
 from fallow.settings import Settings
-from runtime.operations import live_actor
+from runtime.operations.acting import live_actor
 from tests.actions.loop import cutting
 from tests.actions.loop.site import POLICY, Evidence, Site
 from tests.servers import s3

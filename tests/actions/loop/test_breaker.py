@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from actions.loop.breaker import find_incident
-from fallow.action_settings import BreakerSettings
 from fallow.settings import Settings
+from fallow.settings.actions import BreakerSettings
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
 

@@ -6,7 +6,7 @@ import pytest
 
 from actions.cluster.write_results import WriteResult
 from actions.loop.actor import Actor
-from fallow.clock_steps import ClockSteps
+from fallow.system.clock_steps import ClockSteps
 from tests.actions.loop.site import Site
 
 HOUR = timedelta(hours=1)

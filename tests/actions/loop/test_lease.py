@@ -13,8 +13,8 @@ from actions.cluster.write_results import WriteResult
 from actions.loop.lease import RETRY_S, Lease
 from actions.loop.protocols import ClusterClient
 from fallow.action_models import Change
-from fallow.action_settings import LeaseSettings
 from fallow.errors import TemporaryError
+from fallow.settings.actions import LeaseSettings
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SETTINGS = LeaseSettings(duration=timedelta(seconds=60))

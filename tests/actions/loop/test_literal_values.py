@@ -15,7 +15,7 @@ from actions.policy.model import Stage
 from actions.snapshots import Snapshotter
 from actions.snapshots.store import FolderStore
 from fallow.settings import Settings
-from fallow.snapshot_settings import SnapshotSettings
+from fallow.settings.snapshots import SnapshotSettings
 from tests.actions.loop.site import POLICY, SETTINGS, Object, Site, bare, pod_spec
 from warehouse.lake import Warehouse
 

@@ -12,9 +12,9 @@ from actions.loop.freeze import Freeze
 from actions.loop.marks import reconcile_marks
 from actions.reclaim.kinds import read_kinds
 from actions.rights import OWN
-from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
-from runtime.operations.access_review import list_reader_rights
+from fallow.settings.actions import LeaseSettings
+from runtime.operations.acting.access_review import list_reader_rights
 from simulator.kube.paths import parse_path
 from tests.actions.places import Place, serving
 from tests.actions.reclaim.examples import replicated

@@ -25,7 +25,7 @@ from fallow.errors import RefusedError
 from fallow.models import Unjudged
 from fallow.tables import get_schema
 from fallow.window import Window
-from runtime.operations import live_actor, plans
+from runtime.operations.acting import live_actor, plans
 from tests.actions.loop.plant import GPUS, MODEL, Meanwhile
 from tests.actions.loop.site import SPACE, Told, pod_spec
 from tests.actions.loop.test_stalled_jobs import FIELDS, HALF_HOUR, SAVES, GangPlant, GangSources

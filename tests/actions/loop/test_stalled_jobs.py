@@ -22,7 +22,8 @@ from fallow.protocols import Collector
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import live_actor, pipeline, plans
+from runtime.operations.accounting import pipeline
+from runtime.operations.acting import live_actor, plans
 from tests.actions.loop.plant import GPUS, MODEL, Meanwhile, Plant, Sources
 from tests.actions.loop.site import SPACE, Told, api, pod_spec
 from tests.analyzers.gangs import SHOWN

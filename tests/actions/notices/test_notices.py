@@ -15,10 +15,10 @@ from actions.notices.channels import ChannelNotifier
 from actions.notices.notice_text import build_notice
 from actions.policy.model import Policy, RecurringWindow
 from fallow.action_models import CaseHistory
-from fallow.action_settings import Channel, NoticesSettings
 from fallow.errors import SettingsError, UsageError
 from fallow.quiet_hours import parse_quiet_hours
 from fallow.settings import load
+from fallow.settings.actions import Channel, NoticesSettings
 from tests.actions import cases
 from tests.actions.notices.conftest import Hook
 

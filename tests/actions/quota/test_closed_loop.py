@@ -18,8 +18,8 @@ from collectors.kube.queues import Queues
 from collectors.kube.quotas import list_quota_rows, read_quota_kinds
 from collectors.kube.shapes import CustomObject
 from fallow.action_models import Action, Decision
-from fallow.capacity_settings import QuotaSettings
 from fallow.kube.api import ApiConnection
+from fallow.settings.capacity import QuotaSettings
 from fallow.window import Window
 from simulator.cluster import nodes
 from simulator.cluster.cluster import SimulatedCluster

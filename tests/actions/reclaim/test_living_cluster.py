@@ -10,9 +10,9 @@ from actions.cluster.obstacles import find_obstacles
 from actions.cluster.owner_chains import OwnerChainReader
 from actions.executors import choose_executor
 from fallow.action_models import Intent, Target
-from fallow.action_settings import JupyterHubSettings
 from fallow.kube.objects import get_uid
 from fallow.kube.owner_chains import UnknownOwner
+from fallow.settings.actions import JupyterHubSettings
 from simulator.kube.server import KubeServer
 from tests.actions.places import bare, current, door, says
 from tests.actions.reclaim.examples import decided

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.snapshots.containers import ContainerRef, KubernetesRunner
-from fallow.snapshot_settings import SnapshotSettings
+from fallow.settings.snapshots import SnapshotSettings
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
 from simulator.kube.store import ObjectStore

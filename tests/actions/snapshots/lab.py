@@ -13,7 +13,7 @@ from actions.snapshots import Snapshotter
 from actions.snapshots.containers import KubernetesRunner
 from actions.snapshots.store import FolderStore
 from fallow.action_models import Change, FreedPod, Intent, Target
-from fallow.snapshot_settings import SnapshotSettings
+from fallow.settings.snapshots import SnapshotSettings
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
 

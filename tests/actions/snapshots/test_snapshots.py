@@ -17,7 +17,7 @@ from actions.snapshots.models import PART_KINDS
 from actions.snapshots.store import BucketStore, FolderStore
 from fallow.action_models import Change, Target
 from fallow.errors import RefusedError, TemporaryError
-from fallow.settings_groups import S3
+from fallow.settings.groups import S3
 from tests.actions.snapshots.lab import CLAIM, HOME, Lab
 from tests.servers import s3
 

@@ -10,11 +10,11 @@ import pytest
 
 from analyzers.anomalies.analyzer import AnomaliesAnalyzer
 from analyzers.waterfall import build_waterfall
-from fallow.anomaly_settings import AnomaliesSettings
 from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
-from runtime.operations.findings import document
+from fallow.settings.anomalies import AnomaliesSettings
+from runtime.operations.analysis.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Books = Any

@@ -21,11 +21,11 @@ from analyzers.datapath.tiers import (
     find_best_class,
 )
 from analyzers.waterfall import build_waterfall
-from fallow.datapath_settings import DatapathSettings, StorageClass
 from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
-from runtime.operations.findings import document
+from fallow.settings.datapath import DatapathSettings, StorageClass
+from runtime.operations.analysis.findings import document
 from tests.analyzers.hourly import Hours
 
 GOLDEN = Path(__file__).parent / "golden"

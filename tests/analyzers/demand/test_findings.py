@@ -12,11 +12,11 @@ import pytest
 
 from analyzers.demand.analyzer import DemandAnalyzer
 from analyzers.waterfall import build_waterfall
-from fallow.capacity_settings import DemandSettings
 from fallow.errors import SettingsError
 from fallow.settings import load
+from fallow.settings.capacity import DemandSettings
 from fallow.window import Window
-from runtime.operations.findings import document
+from runtime.operations.analysis.findings import document
 
 pytestmark = pytest.mark.slow
 

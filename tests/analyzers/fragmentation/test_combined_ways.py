@@ -9,7 +9,7 @@ import pytest
 from analyzers.fragmentation.moves_way import MovesWay
 from capacity.queue.reading import QueueReader
 from capacity.queue.records import QueuedWorkload, WayIn
-from fallow.capacity_settings import FragmentationSettings
+from fallow.settings.capacity import FragmentationSettings
 from fallow.stored_annotations import NEVER_PREEMPTS, SELECTOR
 from tests.actions.cases import NOW
 from tests.analyzers.conftest import Memory

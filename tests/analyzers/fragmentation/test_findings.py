@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
 from analyzers.waterfall import build_waterfall
-from fallow.capacity_settings import FragmentationSettings
+from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
 from tests.analyzers.fragmentation.conftest import WINDOW
 from tests.analyzers.goldens import agree

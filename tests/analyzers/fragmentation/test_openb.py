@@ -11,7 +11,7 @@ from analyzers.fragmentation import packing
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
 from analyzers.fragmentation.cluster_state import read_cluster_states
 from collectors.openb import import_openb
-from fallow.capacity_settings import FragmentationSettings
+from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
 
 pytestmark = pytest.mark.real_data

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from analyzers.pools.analyzer import PoolsAnalyzer
 from analyzers.waterfall import build_waterfall
-from fallow.capacity_settings import PoolsSettings
 from fallow.models import Finding
+from fallow.settings.capacity import PoolsSettings
 from tests.analyzers.goldens import agree
 
 pytestmark = pytest.mark.slow

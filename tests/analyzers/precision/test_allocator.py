@@ -10,7 +10,7 @@ from analyzers.precision.analyzer import PrecisionAnalyzer
 from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
-from fallow.workload_settings import PrecisionSettings
+from fallow.settings.workloads import PrecisionSettings
 from tests.analyzers.stepped import Stepped
 
 GIB = 2**30

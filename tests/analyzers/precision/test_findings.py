@@ -21,7 +21,7 @@ from fallow.errors import SettingsError
 from fallow.gpu_models import read_gpu_models
 from fallow.models import Finding
 from fallow.settings import load
-from fallow.workload_settings import PrecisionSettings
+from fallow.settings.workloads import PrecisionSettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 

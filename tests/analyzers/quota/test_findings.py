@@ -18,11 +18,11 @@ from analyzers.quota.groups import FreeGpus, QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, measure_group
 from analyzers.quota.proposal import propose
 from analyzers.waterfall import build_waterfall
-from fallow.capacity_settings import QuotaSettings
 from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
-from runtime.operations.findings import document
+from fallow.settings.capacity import QuotaSettings
+from runtime.operations.analysis.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Ground = Any

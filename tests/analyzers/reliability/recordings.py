@@ -16,7 +16,7 @@ from collectors.kube.pods import PodContext, build_pod_row
 from collectors.kube.shapes import Event, Pod
 from fallow.models import Finding
 from fallow.protocols import Views
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.tables import Batch
 from fallow.window import Window
 from simulator.exporters.device_rows import build_rows

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from analyzers.reliability.analyzer import ReliabilityAnalyzer
 from analyzers.waterfall import build_waterfall
 from fallow.models import Finding
-from fallow.reliability_settings import ReliabilitySettings
+from fallow.settings.reliability import ReliabilitySettings
 from fallow.xids import get_xid_meaning, read_xid_meanings
-from runtime.operations.findings import document
+from runtime.operations.analysis.findings import document
 from tests.analyzers.goldens import agree
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from analyzers.scaling.families import strip_run_suffix
 from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.models import Finding
-from fallow.service_levels import ScalingSettings
 from fallow.settings import load
+from fallow.settings.service_levels import ScalingSettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.stepped import Stepped
 

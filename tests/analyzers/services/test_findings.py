@@ -17,9 +17,9 @@ from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError, UsageError
 from fallow.models import Finding
 from fallow.protocols import Analyzer
-from fallow.service_levels import ServicesSettings
 from fallow.settings import load
-from runtime.operations import analyzer_runs
+from fallow.settings.service_levels import ServicesSettings
+from runtime.operations.analysis import analyzer_runs
 from tests.analyzers.goldens import agree
 from tests.analyzers.served import QUIET, Served
 

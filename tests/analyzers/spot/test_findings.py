@@ -15,8 +15,8 @@ from analyzers.spot.analyzer import SpotAnalyzer
 from analyzers.spot.market import SpotMarket
 from analyzers.waterfall import build_waterfall
 from fallow.models import Finding
+from fallow.settings.workloads import SpotSettings
 from fallow.window import Window
-from fallow.workload_settings import SpotSettings
 from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"

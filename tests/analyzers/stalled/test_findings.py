@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from analyzers.stalled.analyzer import StalledAnalyzer
 from analyzers.stalled.limits import read_limits
 from fallow.models import Finding
-from fallow.reliability_settings import StalledSettings
 from fallow.settings import Settings
-from runtime.operations.analyzer_runs import load_analyzers
+from fallow.settings.reliability import StalledSettings
+from runtime.operations.analysis.analyzer_runs import load_analyzers
 from tests.analyzers.conftest import Memory
 from tests.analyzers.gangs import SHOWN, Gangs
 from tests.analyzers.goldens import agree

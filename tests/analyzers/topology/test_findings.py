@@ -14,7 +14,7 @@ from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
-from fallow.workload_settings import TopologySettings
+from fallow.settings.workloads import TopologySettings
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 

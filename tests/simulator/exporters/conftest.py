@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collectors.exporters import ExporterCollector
-from fallow.collector_settings import ExporterSettings
+from fallow.settings.collectors import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
 from simulator.exporters.quirks import Quirks

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collectors.exporters import ExporterCollector
 from collectors.jupyter import JupyterCollector
-from fallow.collector_settings import ExporterSettings, JupyterSettings
 from fallow.errors import UsageError
+from fallow.settings.collectors import ExporterSettings, JupyterSettings
 from simulator.exporters.server import ExporterServer
 from simulator.exporters.snapshot import WorldSnapshot
 from tests.simulator.exporters import fleet

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collectors.jupyter import JupyterCollector
-from fallow.collector_settings import JupyterSettings
 from fallow.errors import UsageError
+from fallow.settings.collectors import JupyterSettings
 from simulator.exporters.device_catalog import read_fields
 from simulator.exporters.device_telemetry import distort
 from simulator.exporters.quirks import Quirks, read_quirks

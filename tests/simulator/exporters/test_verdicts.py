@@ -15,7 +15,7 @@ from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.operations import pipeline
+from runtime.operations.accounting import pipeline
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.quirks import Quirks
 from simulator.models import Block, DeviceAllocation

@@ -1,0 +1,1 @@
+"""Files, processes, clocks, threads and network of the machine."""

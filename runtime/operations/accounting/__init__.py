@@ -1,0 +1,1 @@
+"""Account hours, prices, budgets and savings, and choose windows."""

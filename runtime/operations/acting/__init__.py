@@ -1,0 +1,1 @@
+"""Plan, act, and carry out what people ask for."""

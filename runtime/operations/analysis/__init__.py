@@ -1,0 +1,1 @@
+"""Run analyzers, and say what was found and why."""

@@ -1,0 +1,1 @@
+"""Answer for Python, assistants and reports what commands print."""

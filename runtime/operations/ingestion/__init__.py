@@ -1,0 +1,1 @@
+"""Read sources and files, and hand their rows to the warehouse."""
