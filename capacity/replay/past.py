@@ -85,7 +85,11 @@ def build_past(history: QueueHistory) -> PastSite:
         for attempt in attempts:
             runs += builder.list_runs(unit, attempt)
     listed_s = min((n.first_s for n in history.nodes if n.first_s is not None), default=-math.inf)
-    nodes = tuple(_build_node(node, requirements, listed_s) for node in whole)
+    placed: dict[str, list[PastPod]] = defaultdict(list)
+    for pod in history.pods:
+        if pod.node and pod.placed_s is not None:
+            placed[pod.node].append(pod)
+    nodes = tuple(_build_node(n, requirements, listed_s, placed[n.node]) for n in whole)
     preempts = scheduler == "plain" or history.evictions > 0
     if scheduler != "plain" and not preempts:
         notes["no eviction was reported: the replay reclaims and preempts nothing"] += 1
@@ -257,9 +261,18 @@ class _RequirementNumbers:
         needs = read_requirements(_decode(annotations))
         return self._numbers.setdefault(needs, len(self._numbers))
 
-    def list_met(self, node: PastNode) -> frozenset[int]:
+    def list_met(self, node: PastNode, pods: Sequence[PastPod]) -> frozenset[int]:
+        """Return the requirements that a node meets; `pods` were placed on it.
+
+        The inventory has a node's last taints: one that such a pod does not tolerate came later.
+        """
         labels = msgspec.json.decode(node.labels) if node.labels else None
-        taints = read_taints(node.taints)
+        tolerated = [read_requirements(_decode(pod.annotations)).tolerations for pod in pods]
+        taints = [
+            taint
+            for taint in read_taints(node.taints)
+            if all(any(each.covers(taint) for each in own) for own in tolerated)
+        ]
         return frozenset(
             number
             for needs, number in self._numbers.items()
@@ -409,19 +422,27 @@ def _list_whole_nodes(history: QueueHistory, notes: Counter[str]) -> list[PastNo
     return nodes
 
 
-def _build_node(node: PastNode, requirements: _RequirementNumbers, listed_s: float) -> ReplayNode:
-    """Return a node; one of the first list (`listed_s`) existed before it."""
+def _build_node(
+    node: PastNode, requirements: _RequirementNumbers, listed_s: float, pods: Sequence[PastPod]
+) -> ReplayNode:
+    """Return a node on which `pods` were placed; one of the first list (`listed_s`) is older.
+
+    It is cordoned now: it was open until the last of them came.
+    """
+    last_placed_s = max((pod.placed_s for pod in pods if pod.placed_s is not None), default=None)
     capacity = FleetNode(
         node.node,
         UNKNOWN_AMOUNT if node.cpu_milli is None else node.cpu_milli,
         UNKNOWN_AMOUNT if node.memory_bytes is None else node.memory_bytes // MIB,
         node.gpus or 0,
         get_model_name(node.gpu_model) or "",
-        requirements.list_met(node),
-        not node.unschedulable,
+        requirements.list_met(node, pods),
+        not node.unschedulable or last_placed_s is not None,
     )
     opens = -math.inf if node.first_s is None or node.first_s <= listed_s else node.first_s
     closes = node.last_s if node.unseen and node.last_s is not None else math.inf
+    if node.unschedulable and last_placed_s is not None:
+        closes = min(closes, last_placed_s)
     return ReplayNode(capacity, opens, closes)
 
 

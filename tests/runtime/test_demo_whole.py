@@ -69,6 +69,15 @@ def test_every_analyzer_ran_and_every_planted_kind_is_found(
     assert {kind.analyzer for kind in read_demo_kinds()} == {*plugins.find_installed("analyzers")}
 
 
+def test_the_what_if_of_the_readme_is_trusted(
+    printed: tuple[str, Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    words = ["what-if", "--pool", "H100=64", "--cluster", "demo", "-o", "json"]
+    assert run([*words, "--home", str(printed[1].home)]) == 0
+    assert json.loads(capsys.readouterr().out)["calibration"]["trust"] == "trusted"
+
+
 def test_its_failures_are_incidents_with_causes_and_lost_work(
     printed: tuple[str, Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,8 @@
 """The site of a replay: queues of every kind of quota of its scheduler, and whole nodes."""
 
+import math
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -88,3 +89,30 @@ def test_pods_of_nodes_that_are_left_out_take_no_gpu_of_the_others(past: Past) -
     site = past.build().site
     assert [node.capacity.name for node in site.nodes] == ["n1"]
     assert [pod.uid for unit in site.units for pod in unit.members] == ["p1"]
+
+
+NOTICE = '[{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]'
+RAN = {"scheduled_at": NOW - HOUR / 2, "started_at": NOW - HOUR / 2, "phase": "Running"}
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_a_taint_that_a_pod_of_the_window_did_not_tolerate_came_later(
+    past: Past, *, came: bool
+) -> None:
+    past.node("spot", taints=NOTICE)
+    if came:
+        past.pod("p2", "ml", node="spot", **RAN)
+    meets = {node.capacity.name: bool(node.capacity.meets) for node in past.build().site.nodes}
+    assert meets == {"n1": True, "spot": came}
+
+
+@pytest.mark.parametrize(("came", "open_until"), [(True, NOW - HOUR / 2), (False, None)])
+def test_a_node_that_is_cordoned_now_was_open_until_its_last_pod_came(
+    past: Past, *, came: bool, open_until: datetime | None
+) -> None:
+    past.node("cordoned", unschedulable=True)
+    if came:
+        past.pod("p2", "ml", node="cordoned", **RAN)
+    node = next(n for n in past.build().site.nodes if n.capacity.name == "cordoned")
+    assert node.capacity.open == came
+    assert node.closes_s == (open_until.timestamp() if open_until else math.inf)
