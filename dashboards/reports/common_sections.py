@@ -3,57 +3,20 @@
 from dashboards import chart_data, charts
 from dashboards.figures import savings, spend, waterfall
 from dashboards.reports import summary
+from dashboards.reports.columns import read_columns
 from dashboards.reports.document import (
     Block,
     ReportChart,
-    ReportColumn,
     ReportSection,
     TextBlock,
 )
 from dashboards.reports.report_request import ReportRequest, add_cluster, build_table
 
-STATES = (
-    ReportColumn("state", "state"),
-    ReportColumn("meaning", "what it means"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("share", "of the paid", "percent"),
-    ReportColumn("usd", "USD", "usd"),
-)
-ADVICE = (
-    ReportColumn("workload", "what"),
-    ReportColumn("team", "owner"),
-    ReportColumn("verb", "do"),
-    ReportColumn("effort", "effort"),
-    ReportColumn("evidence", "evidence"),
-    ReportColumn("findings", "findings", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "saves", "usd"),
-)
-STAGES = (
-    ReportColumn("stage", "stage"),
-    ReportColumn("cases", "cases", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "USD", "usd"),
-)
-VERIFIED = (
-    ReportColumn("kind", "kind of dollars"),
-    ReportColumn("meaning", "what it means"),
-    ReportColumn("actions", "actions", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "saved", "usd"),
-    ReportColumn("predicted_usd", "predicted", "usd", "not predicted"),
-    ReportColumn("restart_usd", "restarts", "usd", "none known"),
-    ReportColumn("reversed", "reversals", "number"),
-)
-CASES = (
-    ReportColumn("workload", "what"),
-    ReportColumn("team", "owner"),
-    ReportColumn("stage", "stage"),
-    ReportColumn("result", "result"),
-    ReportColumn("usd", "would save", "usd"),
-    ReportColumn("verified_usd", "saved", "usd", "not measured"),
-    ReportColumn("id", "finding"),
-)
+STATES = read_columns("states")
+ADVICE = read_columns("advice")
+STAGES = read_columns("stages")
+VERIFIED = read_columns("verified")
+CASES = read_columns("cases")
 
 
 def build_waterfall_section(

@@ -22,11 +22,11 @@ from dashboards.reports import (
     summary,
 )
 from dashboards.reports.amounts import format_hours, format_usd
+from dashboards.reports.columns import read_columns
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
     ReportChart,
-    ReportColumn,
     ReportDocument,
     ReportSection,
     Statement,
@@ -35,60 +35,12 @@ from dashboards.reports.document import (
 from dashboards.reports.report_request import ReportRequest, build_table
 from dashboards.text import format_share
 
-WASTE = (
-    ReportColumn("name", "team"),
-    ReportColumn("waste_usd", "wasted", "usd"),
-    ReportColumn("waste_usd_pct", "of its dollars", "percent"),
-    ReportColumn("idle_usd", "idle", "usd"),
-    ReportColumn("lost_usd", "lost", "usd"),
-    ReportColumn("free_usd", "free", "usd"),
-    ReportColumn("stranded_usd", "stranded", "usd"),
-    ReportColumn("unavailable_usd", "broken", "usd"),
-    ReportColumn("usd", "paid", "usd"),
-)
-TEAMS = (
-    ReportColumn("team", "team"),
-    ReportColumn("total_usd", "fully loaded", "usd"),
-    ReportColumn("total_usd_gpu", "GPU only", "usd"),
-    ReportColumn("usd_gpu", "own GPUs", "usd"),
-    ReportColumn("usd_node", "node part", "usd"),
-    ReportColumn("shared_usd", "shared", "usd"),
-    ReportColumn("idle_usd", "of own, idle", "usd"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("busy_pct", "active", "percent", "no known use"),
-    ReportColumn("effective_pct", "effective", "percent", "not measured"),
-)
-BRIDGE = (
-    ReportColumn("step", "step"),
-    ReportColumn("meaning", "what it is"),
-    ReportColumn("usd", "USD", "usd"),
-)
-COMMITTED = (
-    ReportColumn("name", "commitment"),
-    ReportColumn("instance_type", "of"),
-    ReportColumn("nodes", "nodes", "number"),
-    ReportColumn("utilisation", "ran", "percent"),
-    ReportColumn("coverage", "covers", "percent"),
-    ReportColumn("break_even", "break-even", "percent"),
-    ReportColumn("unused_usd", "did not run", "usd"),
-    ReportColumn("unknown_usd", "unknown", "usd"),
-    ReportColumn("end", "ends", "moment"),
-)
-BUDGETS = (
-    ReportColumn("team", "team"),
-    ReportColumn("stands", "stands"),
-    ReportColumn("budget", "budget", "usd"),
-    ReportColumn("usd", "paid so far", "usd"),
-    ReportColumn("forecast", "forecast", "usd", "too few hours"),
-)
-UNITS = (
-    ReportColumn("name", "team"),
-    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd", "too few"),
-    ReportColumn("usd_per_gpu_hour", "a paid GPU-hour", "usd"),
-    ReportColumn("productive_gpu_hours", "productive GPU-hours", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "USD", "usd"),
-)
+WASTE = read_columns("waste")
+TEAMS = read_columns("teams")
+BRIDGE = read_columns("bridge")
+COMMITTED = read_columns("committed")
+BUDGETS = read_columns("budgets")
+UNITS = read_columns("units")
 
 
 def document(request: ReportRequest) -> ReportDocument:

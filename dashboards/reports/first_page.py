@@ -8,19 +8,14 @@ import msgspec
 from dashboards.figures import analysis_runs, inbox, overview, savings, spend
 from dashboards.reports import amounts, report_request
 from dashboards.reports.amounts import format_hours, format_usd
-from dashboards.reports.document import HeadlineFigure, ReportColumn, ReportTable, Tone
+from dashboards.reports.columns import read_columns
+from dashboards.reports.document import HeadlineFigure, ReportTable, Tone
 from dashboards.reports.report_request import ReportRequest
 from dashboards.text import count, format_share
 from fallow.window import Window
 
 ACTIONS = 3
-ACTION_COLUMNS = (
-    ReportColumn("team", "who"),
-    ReportColumn("verb", "what"),
-    ReportColumn("workload", "workload"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "saves", "usd"),
-)
+ACTION_COLUMNS = read_columns("actions")
 
 
 class PeriodBefore(msgspec.Struct, frozen=True):

@@ -13,10 +13,10 @@ from dashboards.reports import (
     summary,
 )
 from dashboards.reports.amounts import format_usd
+from dashboards.reports.columns import read_columns
 from dashboards.reports.document import (
     Block,
     HeadlineFigure,
-    ReportColumn,
     ReportDocument,
     ReportSection,
     ReportTable,
@@ -26,65 +26,14 @@ from dashboards.reports.document import (
 from dashboards.reports.report_request import ReportRequest, build_table
 from dashboards.text import NO_PRICE, count, format_missing, format_share
 
-NOW = (
-    ReportColumn("state", "state"),
-    ReportColumn("gpus", "GPUs", "number"),
-    ReportColumn("usd_h", "per hour", "usd"),
-)
-HOLDERS = (
-    ReportColumn("workload", "who holds them"),
-    ReportColumn("team", "owner"),
-    ReportColumn("model", "GPU"),
-    ReportColumn("idle_gpus", "idle GPUs", "number"),
-    ReportColumn("idle_usd_h", "per hour", "usd"),
-)
-NODES = (
-    ReportColumn("node", "node"),
-    ReportColumn("pool", "pool"),
-    ReportColumn("gpus", "GPUs", "number"),
-    ReportColumn("idle_gpus", "idle", "number"),
-    ReportColumn("free_gpus", "free", "number"),
-    ReportColumn("unknown_gpus", "unknown", "number"),
-    ReportColumn("idle_usd_h", "idle, per hour", "usd"),
-)
-SAVINGS = (
-    ReportColumn("analyzer", "found by"),
-    ReportColumn("evidence", "evidence"),
-    ReportColumn("saving", "saves"),
-    ReportColumn("findings", "findings", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "USD", "usd"),
-)
-INBOX = (
-    ReportColumn("workload", "what"),
-    ReportColumn("team", "owner"),
-    ReportColumn("verb", "do"),
-    ReportColumn("evidence", "evidence"),
-    ReportColumn("ruling", "the plan says"),
-    ReportColumn("disruption", "disruption", "number"),
-    ReportColumn("findings", "findings", "number"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("usd", "saves", "usd"),
-)
+NOW = read_columns("now")
+HOLDERS = read_columns("holders")
+NODES = read_columns("nodes")
+SAVINGS = read_columns("savings")
+INBOX = read_columns("inbox")
 SAVES = ("gpu_hours", "usd")
-INCIDENTS = (
-    ReportColumn("cause", "cause"),
-    ReportColumn("incidents", "incidents", "number"),
-    ReportColumn("unknown", "cost unknown", "number"),
-    ReportColumn("lost_gpu_hours", "lost GPU-hours", "number"),
-    ReportColumn("most_lost_gpu_hours", "lost at most", "number"),
-    ReportColumn("recovery_gpu_hours", "GPU-hours of recovery", "number"),
-    ReportColumn("usd", "USD", "usd"),
-)
-COLLECTORS = (
-    ReportColumn("collector", "collector"),
-    ReportColumn("cluster", "cluster"),
-    ReportColumn("scrapes", "scrapes", "number"),
-    ReportColumn("succeeded", "succeeded", "number"),
-    ReportColumn("targets_down", "targets down", "number"),
-    ReportColumn("last_success", "last success", "moment"),
-    ReportColumn("error", "error"),
-)
+INCIDENTS = read_columns("incidents")
+COLLECTORS = read_columns("collectors")
 
 
 def document(request: ReportRequest) -> ReportDocument:

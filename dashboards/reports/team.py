@@ -12,9 +12,9 @@ from dashboards.reports import (
     summary,
 )
 from dashboards.reports.amounts import format_hours, format_usd, write_usd
+from dashboards.reports.columns import read_columns
 from dashboards.reports.document import (
     HeadlineFigure,
-    ReportColumn,
     ReportDocument,
     ReportSection,
     Statement,
@@ -23,23 +23,8 @@ from dashboards.reports.document import (
 from dashboards.reports.report_request import ReportRequest, build_table
 from dashboards.text import count, format_share
 
-STATEMENT = (
-    ReportColumn("line", "line"),
-    ReportColumn("meaning", "what it is"),
-    ReportColumn("usd", "USD", "usd"),
-)
-WORKLOADS = (
-    ReportColumn("workload", "workload"),
-    ReportColumn("model", "GPU"),
-    ReportColumn("gpu_hours", "GPU-hours", "number"),
-    ReportColumn("used_gpu_hours", "used", "number"),
-    ReportColumn("idle_gpu_hours", "idle", "number"),
-    ReportColumn("busy_pct", "active", "percent", "no known use"),
-    ReportColumn("effective_pct", "effective", "percent", "not measured"),
-    ReportColumn("usd_per_gpu_hour", "rate", "usd"),
-    ReportColumn("usd_gpu", "GPU part", "usd"),
-    ReportColumn("usd_loaded", "USD", "usd"),
-)
+STATEMENT = read_columns("statement")
+WORKLOADS = read_columns("workloads")
 
 
 def document(request: ReportRequest) -> ReportDocument:
