@@ -86,11 +86,6 @@ def _send(
     )
 
 
-def configure_findings() -> Any:
-    """Return the configuration of a column of links to findings."""
-    return st.column_config.LinkColumn("finding", display_text=":material/inbox:", width="small")
-
-
 def choose(
     rows: Sequence[dict[str, Any]],
     columns: dict[str, Any],

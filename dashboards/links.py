@@ -86,6 +86,6 @@ def build_timeline_link(**names: str | None) -> str | None:
     return build_page_link("timeline", **names)
 
 
-def configure_column(label: str = "timeline") -> Any:
-    """Return the configuration of a column of links."""
-    return st.column_config.LinkColumn(label, display_text=":material/timeline:", width="small")
+def configure_column(label: str = "timeline", icon: str = "timeline") -> Any:
+    """Return the configuration of a column of links, drawn as an icon."""
+    return st.column_config.LinkColumn(label, display_text=f":material/{icon}:", width="small")

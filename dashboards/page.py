@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import date, timedelta
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards import active_settings, data, table_widths
+from dashboards import active_settings, data, links, table_widths
 from dashboards.charts import Chart
 from dashboards.figures import analysis_runs, data_health, reconciliation
 from dashboards.figures.extent import DataExtent
@@ -35,6 +36,7 @@ from fallow.csv_cells import write_rows
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
 from fallow.resources import read_table
+from fallow.rows import Row
 from fallow.settings import Settings
 from fallow.texts import spell_out
 from fallow.window import Window
@@ -434,11 +436,6 @@ def configure_usd(label: str, help_text: str | None = None, *, cents: bool = Fal
     return st.column_config.NumberColumn(label, format=digits, help=help_text)
 
 
-def configure_day_rate(help_text: str = "24 hours at its rate, as long as it goes on") -> Any:
-    """Return the configuration of a column of dollars of a whole day at a case's rate."""
-    return configure_usd("USD a whole day", help_text)
-
-
 def configure_number(label: str, help_text: str | None = None) -> Any:
     """Return the configuration of a column of GPU-hours or counts."""
     return st.column_config.NumberColumn(label, format=THREE_DIGITS, help=help_text)
@@ -469,6 +466,55 @@ def configure_percent(label: str, help_text: str | None = None, *, bar: bool = T
     return st.column_config.ProgressColumn(
         label, format="%.1f%%", min_value=0, max_value=100, help=help_text
     )
+
+
+class ColumnWords(Row, frozen=True):
+    """One row of `views/columns.csv`: a column of a table, its kind, heading, help and width."""
+
+    table: str
+    column: str
+    kind: str
+    label: str
+    about: str
+    width: str
+
+
+def read_columns(table: str) -> dict[str, Any]:
+    """Return the configuration of a table's columns by name, in their order."""
+    return {words.column: _configure_column(words) for words in _read_columns()[table]}
+
+
+def _configure_column(words: ColumnWords) -> Any:
+    about = words.about or None
+    match words.kind:
+        case "name":
+            return name(words.label, _parse_width(words.width))
+        case "usd" | "cents":
+            return configure_usd(words.label, about, cents=words.kind == "cents")
+        case "percent" | "share":
+            return configure_percent(words.label, about, bar=words.kind == "percent")
+        case "link":
+            return links.configure_column(words.label, words.about or "timeline")
+        case _:
+            configure = _CONFIGURE[words.kind]
+            return configure(words.label, about) if about else configure(words.label)
+
+
+def _parse_width(width: str) -> Any:
+    return int(width) if width.isdigit() else width or "medium"
+
+
+_CONFIGURE: Mapping[str, Callable[..., Any]] = {
+    "number": configure_number, "time": configure_time, "workload": configure_workload,
+}  # fmt: skip
+
+
+@cache
+def _read_columns() -> Mapping[str, list[ColumnWords]]:
+    tables: dict[str, list[ColumnWords]] = {}
+    for row in read_table("dashboards.views", "columns.csv"):
+        tables.setdefault(row["table"], []).append(ColumnWords(**row))
+    return tables
 
 
 class FigureCell(msgspec.Struct, frozen=True):
@@ -527,17 +573,6 @@ def explain(cell: FigureCell) -> str | None:
         span = f"{request.window.start:%Y-%m-%d %H:%M} to {request.window.end:%Y-%m-%d %H:%M} UTC"
         parts.append(f"Window: {span}, {request.coverage.spoken}.")
     return "  \n".join([*parts, f"Source: {word['source']}."])
-
-
-BUSY = configure_percent(
-    "active", "hours with work, of the allocated hours whose use is known", bar=False
-)
-EFFECTIVE = configure_percent(
-    "effective",
-    "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
-    "memory; the SMs where no tensor activity is exported); unknown = not measured",
-    bar=False,
-)
 
 
 def show_reconciliation(

@@ -9,66 +9,12 @@ from dashboards.figures import policy_actions
 from dashboards.page import PageRequest, escape
 from dashboards.views.timeline_action import AROUND
 
-ACTION_COLUMNS = {
-    "at": page.configure_time("when"),
-    "subject": page.configure_workload(),
-    "verb": page.name("what was done"),
-    AROUND: links.configure_column("before and after"),
-    "result": page.name("result", "small"),
-    "saved_usd": page.configure_usd("saved so far, USD"),
-    "freed_gpus": page.configure_number("GPUs freed"),
-    "why": page.name("why", "large"),
-    "restored_by": page.name("undone by", "small"),
-    "policy": page.name("policy", "small"),
-    "actor": page.name("by", "small"),
-    "id": page.name("action", "small"),
-}
-UNDONE = {
-    "at": page.configure_time("when"),
-    "subject": page.configure_workload(),
-    "verb": page.name("what was done"),
-    AROUND: links.configure_column("before and after"),
-    "restored_by": page.name("undone by", "small"),
-    "restored_at": page.configure_time("undone"),
-    "result": page.name("result", "small"),
-    "policy": page.name("policy", "small"),
-    "id": page.name("action", "small"),
-}
-BY_GATE = {
-    "reason": page.name("why not"),
-    "decision": page.name("decision"),
-    "cases": page.configure_number("cases"),
-    "usd_per_day": page.configure_day_rate(),
-    "gpus": page.configure_number("GPUs"),
-    "change": page.name("what would change it", "large"),
-    "next_at": page.configure_time("earliest next step"),
-    "example": page.name("the most expensive case", "large"),
-    "policies": page.name("policies", "small"),
-    "gate": page.name("gate", "small"),
-}
-HELD_BACK = {
-    "team": page.name("team"),
-    "reason": page.name("what holds it"),
-    "usd_per_day": page.configure_day_rate(),
-    "gpus": page.configure_number("GPUs"),
-    "cases": page.configure_number("cases"),
-}
-PLAN_REFUSED = {
-    "subject": page.configure_workload(),
-    "usd_per_day": page.configure_day_rate(),
-    "why": page.name("why", "large"),
-    "gate": page.name("gate", "small"),
-    "verb": page.name("what it would do"),
-    "gpus": page.configure_number("GPUs"),
-    "policy": page.name("policy", "small"),
-    "owner": page.name("owner", "small"),
-}
-REFUSED = {
-    "at": page.configure_time("when"),
-    "subject": page.configure_workload(),
-    "why": page.name("why", "large"),
-    "policy": page.name("policy", "small"),
-}
+ACTION_COLUMNS = page.read_columns("actions_history/action_columns")
+UNDONE = page.read_columns("actions_history/undone")
+BY_GATE = page.read_columns("actions_history/by_gate")
+HELD_BACK = page.read_columns("actions_history/held_back")
+PLAN_REFUSED = page.read_columns("actions_history/plan_refused")
+REFUSED = page.read_columns("actions_history/refused")
 
 
 def show_done(request: PageRequest) -> None:

@@ -10,31 +10,8 @@ from dashboards.page import PageRequest, escape, format_money
 from dashboards.text import count
 
 FINDING = "finding_link"
-WAITING = {
-    "subject": page.configure_workload(),
-    "verb": page.name("what it would do"),
-    "usd_per_day": page.configure_day_rate(),
-    "gpus": page.configure_number("GPUs"),
-    "owner": page.name("owner", "small"),
-    "policy": page.name("policy", "small"),
-    "requested_at": page.configure_time("requested"),
-    "approved_by": page.name("agreed already", "small"),
-    "id": page.name("request", "small"),
-}
-PLAN = {
-    "subject": page.configure_workload(),
-    "usd_per_day": page.configure_day_rate(
-        "24 hours at its rate; empty: no price, or hours in use, whose bound the page Findings has"
-    ),
-    "says": page.name("the plan"),
-    "verb": page.name("what to do"),
-    "why": page.name("why not now", "large"),
-    "next_at": page.configure_time("goes on at"),
-    "gpus": page.configure_number("GPUs"),
-    "policy": page.name("policy", "small"),
-    "owner": page.name("owner", "small"),
-    FINDING: action_buttons.configure_findings(),
-}
+WAITING = page.read_columns("actions_plan/waiting")
+PLAN = page.read_columns("actions_plan/plan")
 
 
 def show_plan(request: PageRequest) -> None:

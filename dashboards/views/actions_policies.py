@@ -6,46 +6,9 @@ from dashboards import data, page
 from dashboards.figures import policy_status
 from dashboards.page import PageRequest, format_money
 
-POLICIES = {
-    "policy": page.name("policy"),
-    "stage": page.name("may it act"),
-    "open": page.name("open now", "small"),
-    "does": page.configure_number("acts on", "cases of the last plan that it acts on now"),
-    "tells": page.configure_number("notifies"),
-    "holds": page.configure_number("holds"),
-    "refuses": page.configure_number("refuses"),
-    "usd_per_day": page.configure_day_rate(
-        "24 hours at the rates of what it does, notifies or holds"
-    ),
-    "actions": page.configure_number("actions ever"),
-    "taken_back": page.configure_number("reversed"),
-    "stages": page.name("stages", "large"),
-    "description": page.name("in words", "large"),
-}
-TEXT = {
-    "policy": page.name("policy"),
-    "matches": page.name("is about", "large"),
-    "allows": page.name("may act in", "large"),
-    "budgets": page.name("budgets", "large"),
-    "approvals": page.name("who approves", "small"),
-    "declared": page.name("reversals declared"),
-    "fingerprint": page.name("text", "small"),
-    "source": page.name("file and line", "large"),
-}
-BACKTESTS = {
-    "policy": page.name("policy"),
-    "verdict": page.name("reversals", "small"),
-    "rate_pct": page.configure_percent("used again"),
-    "upper_pct": page.configure_percent("upper end, 95 %"),
-    "declared_pct": page.configure_percent("declared"),
-    "stops": page.configure_number("would have stopped"),
-    "judged": page.configure_number("of them judged"),
-    "gpu_hours": page.configure_number("GPU-hours freed"),
-    "text": page.name("of which text", "small"),
-    "since": page.configure_time("from"),
-    "until": page.configure_time("to"),
-    "at": page.configure_time("replayed"),
-}
+POLICIES = page.read_columns("actions_policies/policies")
+TEXT = page.read_columns("actions_policies/text")
+BACKTESTS = page.read_columns("actions_policies/backtests")
 
 
 def show(request: PageRequest) -> None:

@@ -7,35 +7,8 @@ from dashboards.detail_words import describe_kind
 from dashboards.figures import savings
 from dashboards.page import PageRequest, format_hours, format_money
 
-VERIFIED = {
-    "kind": page.name("kind", "small"),
-    "meaning": page.name("what it means"),
-    "usd": page.configure_usd("saved, USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "predicted_usd": page.configure_usd("predicted, USD"),
-    "restart_usd": page.configure_usd("restarts, taken off"),
-    "held_usd": page.configure_usd(
-        "of, USD", "what the devices cost since: savings are a part of it"
-    ),
-    "unknown_gpu_hours": page.configure_number(
-        "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
-    ),
-    "actions": page.configure_number("actions"),
-    "reversed": page.configure_number("reversals", "reversed by their owner within 24 h"),
-}
-CASES = {
-    "stage": page.name("stage", "small"),
-    "workload": page.configure_workload(),
-    "team": page.name("team", "small"),
-    "kind": page.name("found"),
-    "usd": page.configure_usd("would save"),
-    "verified_usd": page.configure_usd("saved"),
-    "requested_at": page.configure_time("requested"),
-    "approved_at": page.configure_time("approved"),
-    "acted_at": page.configure_time("acted"),
-    "result": page.name("result", "small"),
-    "id": page.name("finding", "small"),
-}
+VERIFIED = page.read_columns("actions_savings/verified")
+CASES = page.read_columns("actions_savings/cases")
 
 
 def show(request: PageRequest) -> None:

@@ -20,17 +20,7 @@ TABS: tabs.Tabs = {
     "Spot": capacity_spot.show,
     "Demand": capacity_demand.show,
 }
-ANSWERS = {
-    "workload": page.configure_workload("what"),
-    "usd": page.configure_usd("would save, USD", "in the window; no GPU-hour twice"),
-    "answer": page.name("advice", "small"),
-    "verb": page.name("how"),
-    "kind": page.name("because"),
-    "saving": page.name("saves", "small"),
-    "evidence": page.name("evidence", "small"),
-    "why": page.name("in words", "large"),
-    "caution": page.name("caution", "large"),
-}
+ANSWERS = page.read_columns("capacity/answers")
 HEADINGS = {"buy": "Buy", "give back": "Give back", "move": "Move"}
 MOST = 12
 TABLE_PX = 285

@@ -2,24 +2,13 @@
 
 from typing import Any
 
-from dashboards import action_buttons, data, links, page
+from dashboards import data, links, page
 from dashboards.detail_words import describe_kind, describe_verb
 from dashboards.figures import supply
 from dashboards.page import PageRequest
 
 FINDING = "finding_link"
-ADVICE = {
-    "workload": page.configure_workload("queue or pool"),
-    "usd": page.configure_usd("would save, USD"),
-    "kind": page.name("kind"),
-    "verb": page.name("what to do"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "saving": page.name("saves", "small"),
-    "evidence": page.name("evidence", "small"),
-    "why": page.name("why", "large"),
-    "caution": page.name("caution", "large"),
-    FINDING: action_buttons.configure_findings(),
-}
+ADVICE = page.read_columns("capacity_demand/advice")
 
 
 def show(request: PageRequest) -> None:

@@ -17,48 +17,11 @@ COLOURS = {
     "allocated": charts.ALLOCATED,
     **{s: charts.STATE_COLOURS[s] for s in ("free", "stranded", "unavailable", "unknown")},
 }
-POOLS = {
-    "name": page.name("pool and model"),
-    "unusable_gpus": page.configure_number("free, not usable"),
-    "idle_gpus": page.configure_number("free GPUs"),
-    "whole_free_gpus": page.configure_number("whole free GPUs"),
-    "largest_job_gpus": page.configure_number("largest job that fits, GPUs"),
-    "usd": page.configure_usd("USD of the window"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "cause": page.name("most are lost to"),
-    "evidence": page.name("evidence", "small"),
-    "why": page.name("why", "large"),
-    "id": page.name("finding", "small"),
-}
-MOVES = {
-    "pool": page.name("pool and model"),
-    "pod": page.name("pod", "large"),
-    "gpus": page.configure_number("GPUs"),
-    "source": page.name("from"),
-    "target": page.name("to"),
-}
-CAUSERS = {
-    "workload": page.configure_workload(),
-    "timeline": links.configure_column(),
-    "gpus_lost": page.configure_number("GPUs lost to others"),
-    "by_its_cpu": page.configure_number("by its CPU"),
-    "by_its_gpus": page.configure_number("by its GPUs"),
-    "pods": page.configure_number("pods"),
-    "pool": page.name("pool and model"),
-}
-PACKING = {
-    "pool": page.name("pool and model"),
-    "size": page.configure_number("job of so many GPUs"),
-    "fit": page.configure_number("fit now"),
-    "used_pct": page.configure_percent("of the free GPUs that they would use"),
-}
-CUTS = {
-    "name": page.name("pool and model"),
-    "gpus": page.configure_number("GPUs"),
-    "allocated": page.name("allocated"),
-    "free": page.name("free"),
-    "cut_again": page.name("cut again as"),
-}
+POOLS = page.read_columns("capacity_fragmentation/pools")
+MOVES = page.read_columns("capacity_fragmentation/moves")
+CAUSERS = page.read_columns("capacity_fragmentation/causers")
+PACKING = page.read_columns("capacity_fragmentation/packing")
+CUTS = page.read_columns("capacity_fragmentation/cuts")
 
 
 def show(request: PageRequest) -> None:

@@ -2,40 +2,13 @@
 
 from typing import Any
 
-from dashboards import action_buttons, charts, data, links, page
+from dashboards import charts, data, links, page
 from dashboards.figures import supply
 from dashboards.page import PageRequest, format_money, format_share
 
 FINDING = "finding_link"
-POOLS = {
-    "pool": page.name("pool"),
-    "usd_h": page.configure_usd("USD per hour", "mean of the window"),
-    "gpus": page.configure_number("GPUs"),
-    "nodes": page.configure_number("nodes"),
-    "productive_pct": page.configure_percent("productive"),
-    "idle_pct": page.configure_percent("allocated, idle"),
-    "free_pct": page.configure_percent("free"),
-    "today_usd_h": page.configure_usd("sized: today", "USD per hour when the analyzer sized it"),
-    "packed_usd_h": page.configure_usd("packed", "a mix of types that holds the peak"),
-    "bound_usd_h": page.configure_usd(
-        "lower bound", "no mix of the types on offer holds it for less"
-    ),
-    "today_nodes": page.configure_number("nodes today"),
-    "packed_nodes": page.configure_number("nodes packed"),
-    "usd": page.configure_usd("USD"),
-    "cluster": page.name("cluster", "small"),
-}
-ADVICE = {
-    "workload": page.name("about"),
-    "usd": page.configure_usd("would save, USD"),
-    "verb": page.name("what to do"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "saving": page.name("saves", "small"),
-    "evidence": page.name("evidence", "small"),
-    "why": page.name("how", "large"),
-    "caution": page.name("caution", "large"),
-    FINDING: action_buttons.configure_findings(),
-}
+POOLS = page.read_columns("capacity_pools/pools")
+ADVICE = page.read_columns("capacity_pools/advice")
 
 
 def show(request: PageRequest) -> None:

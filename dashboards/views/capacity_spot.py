@@ -2,34 +2,13 @@
 
 from typing import Any
 
-from dashboards import action_buttons, charts, data, links, page
+from dashboards import charts, data, links, page
 from dashboards.figures import supply
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 
 FINDING = "finding_link"
-CAPACITY = {
-    "capacity": page.name("bought"),
-    "usd": page.configure_usd("USD"),
-    "usd_per_gpu_hour": page.configure_usd("per GPU-hour"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "nodes": page.configure_number("nodes"),
-    "productive_pct": page.configure_percent("productive"),
-    "lost_gpu_hours": page.configure_number("GPU-hours lost", "work that was thrown away"),
-}
-ADVICE = {
-    "workload": page.configure_workload(),
-    "usd": page.configure_usd("would save, USD"),
-    "saved_pct": page.configure_percent("of what it cost"),
-    "discount_pct": page.configure_percent("below list"),
-    "stretch_pct": page.configure_number("time more, %", "at worst, for interruptions"),
-    "mtbf_hours": page.configure_number("hours between interruptions"),
-    "verb": page.name("what to do"),
-    "evidence": page.name("evidence", "small"),
-    "team": page.name("team", "small"),
-    "type": page.name("instance type", "small"),
-    "caution": page.name("caution", "large"),
-    FINDING: action_buttons.configure_findings(),
-}
+CAPACITY = page.read_columns("capacity_spot/capacity")
+ADVICE = page.read_columns("capacity_spot/advice")
 
 
 def show(request: PageRequest) -> None:

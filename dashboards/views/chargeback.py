@@ -13,47 +13,10 @@ from fallow.models import PLATFORM
 
 TITLE, ICON = "Chargeback", ":material/receipt_long:"
 
-TEAMS = {
-    "team": page.name("team", 120),
-    "total_usd": page.configure_usd(
-        "fully loaded", "with its share of what was not allocated", cents=True
-    ),
-    "total_usd_gpu": page.configure_usd(
-        "GPU only",
-        "GPU part, with its share of the GPU part that was not allocated",
-        cents=True,
-    ),
-    "usd_gpu": page.configure_usd("own GPUs", cents=True),
-    "usd_node": page.configure_usd(
-        "node part", "their part of the node: CPU, memory and disk beside the GPUs", cents=True
-    ),
-    "shared_usd": page.configure_usd(
-        "shared", "of what was not allocated, in proportion to its dollars", cents=True
-    ),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "used_gpu_hours": page.configure_number("used"),
-    "idle_gpu_hours": page.configure_number("idle"),
-    "busy_pct": page.BUSY,
-    "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.configure_usd("of own, idle", cents=True),
-    "unpriced_gpu_hours": page.configure_number("without a price"),
-}
+TEAMS = page.read_columns("chargeback/teams")
 TEAMS_IN_CSV = ("used_gpu_hours",)
 """Columns that only the download has: the busy share says the same."""
-LINES = {
-    "workload": page.configure_workload(),
-    "usd_loaded": page.configure_usd("USD", cents=True),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "pool": page.name("pool", "small"),
-    "model": page.name("model", "small"),
-    "usd_per_gpu_hour": page.configure_usd("rate", cents=True),
-    "usd_gpu": page.configure_usd("GPU part", cents=True),
-    "usd_node": page.configure_usd("node part", cents=True),
-    "used_gpu_hours": page.configure_number("used"),
-    "idle_gpu_hours": page.configure_number("idle"),
-    "busy_pct": page.BUSY,
-    "effective_pct": page.EFFECTIVE,
-}
+LINES = page.read_columns("chargeback/lines")
 LINES_IN_CSV = ("used_gpu_hours", "model")
 TEAM_SUMS = tuple(name for name in TEAMS if name.endswith(("usd", "usd_gpu", "node", "hours")))
 LINE_SUMS = ("usd_loaded", "gpu_hours", "usd_gpu", "usd_node", "used_gpu_hours", "idle_gpu_hours")

@@ -11,48 +11,10 @@ from warehouse.unknown_names import read_unknown_names
 
 TITLE, ICON = "Data", ":material/fact_check:"
 
-COLLECTORS = {
-    "collector": page.name("collector", 110),
-    "cluster": page.name("cluster", "small"),
-    "up_pct": page.configure_percent("succeeded", "scrapes that succeeded"),
-    "last_success": page.configure_time("last success"),
-    "age": page.name("ago", "small"),
-    "targets": page.configure_number("targets"),
-    "targets_failed": page.configure_number("failed", "targets that failed"),
-    "scrapes": page.configure_number("scrapes"),
-    "error": page.name("last error", "large"),
-    "samples": page.configure_number("values read"),
-    "rejected": page.configure_number("values refused"),
-    "clipped": page.configure_number("values clipped", "ratios up to 1.1 that count as 1"),
-    "seconds": page.configure_number("seconds a scrape"),
-}
-LIMITS = {
-    "limit_name": page.name("limit"),
-    "collector": page.name("collector", "small"),
-    "cluster": page.name("cluster", "small"),
-    "targets": page.configure_number("targets refused"),
-    "scrapes": page.configure_number("scrapes refused"),
-    "last_refusal": page.configure_time("last refusal"),
-    "error": page.name("newest error", "large"),
-}
-SHARDS = {
-    "shard": page.name("shard", "small"),
-    "cluster": page.name("cluster", "small"),
-    "state": page.name("state", "small"),
-    "targets": page.configure_number("targets"),
-    "uncollected": page.configure_number("targets that nobody collects"),
-    "last_seen": page.configure_time("last seen"),
-    "collector_process": page.name("collector's process", "large"),
-}
-UNKNOWN_NAMES = {
-    "kind": page.name("kind", "small"),
-    "name": page.name("name"),
-    "cluster": page.name("cluster", "small"),
-    "pods": page.configure_number("pods"),
-    "nodes": page.configure_number("nodes"),
-    "gpus": page.configure_number("GPUs"),
-    "reason": page.name("reason", "large"),
-}
+COLLECTORS = page.read_columns("data/collectors")
+LIMITS = page.read_columns("data/limits")
+SHARDS = page.read_columns("data/shards")
+UNKNOWN_NAMES = page.read_columns("data/unknown_names")
 GAP = 90.0
 """Percent of the expected samples below which an hour has a gap."""
 

@@ -21,22 +21,7 @@ MOST_WHOLE = 9
 OLD_TAB = "Anomalies"
 """The tab of earlier addresses that is now a kind."""
 
-WORKLOAD_COLUMNS = {
-    "usd_all": page.configure_usd(
-        "saves, USD", "in the window, all its findings; no GPU-hour twice"
-    ),
-    "workload": page.name("workload", 235),
-    "kind": page.name("finding", 228),
-    "verb": page.name("what to do", 168),
-    "evidence": page.name("evidence", 90),
-    "gpu_hours_all": page.configure_number("saves, GPU-hours"),
-    "findings": page.configure_number("findings"),
-    "policy": page.name("policy", "small"),
-    "team": page.name("team", "small"),
-    "since": page.configure_time("since"),
-    "snoozed_until": page.configure_time("snoozed until"),
-    "timeline": links.configure_column(),
-}
+WORKLOAD_COLUMNS = page.read_columns("findings/workload_columns")
 
 
 def show(request: PageRequest) -> None:

@@ -17,46 +17,15 @@ NOT_ALLOCATED = "(not allocated)"
 AT = "at"
 """The parameter of the URL with the chosen time."""
 
-NODES = {
-    "node": page.name("node"),
-    "idle_usd_h": page.configure_usd("idle, USD per hour"),
-    "idle_gpus": page.configure_number("idle GPUs"),
-    "free_gpus": page.configure_number("free GPUs"),
-    "unknown_gpus": page.configure_number("unknown"),
-    "gpus": page.configure_number("GPUs"),
-    "usd_h": page.configure_usd("USD per hour"),
-    "workload": page.name("most of it allocated to", "large"),
-    "pool": page.name("pool", "small"),
-    "model": page.name("model", "small"),
-}
-DEVICES = {
-    "node": page.name("node", 90),
-    "state": page.name("state", "small"),
-    "activity_pct": page.configure_percent("utilisation", "mean of the five minutes"),
-    "device": page.name("GPU", 130),
-    "workload": page.configure_workload(),
-    "power_w": page.configure_number("power, W"),
-    "temp_c": page.configure_number("temperature, °C", "the highest of the step"),
-    "memory_gb": page.configure_number("memory, GB"),
-    "clock_mhz": page.configure_number("SM clock, MHz"),
-    "tensor_pct": page.configure_percent("tensor cores", "unknown where it is not exported"),
-    "model": page.name("model", "small"),
-    "pool": page.name("pool", "small"),
-}
+NODES = page.read_columns("fleet/nodes")
+DEVICES = page.read_columns("fleet/devices")
 SERIES = (
     ("activity_pct", "utilisation, %", {"activity_pct": "mean", "most_pct": "most of any GPU"}),
     ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
     ("power_w", "power, W", {"power_w": "power"}),
     ("temp_c", "temperature, °C", {"temp_c": "hottest GPU"}),
 )
-HOLDERS = {
-    "workload": page.configure_workload(),
-    "idle_usd_h": page.configure_usd("idle, USD per hour"),
-    "idle_gpus": page.configure_number("idle GPUs"),
-    "team": page.name("team", "small"),
-    "model": page.name("model", "small"),
-    "nodes": page.configure_number("nodes"),
-}
+HOLDERS = page.read_columns("fleet/holders")
 
 
 def show(request: PageRequest) -> None:

@@ -8,22 +8,8 @@ from dashboards.views import gpu_hours_week
 
 TITLE, ICON = "GPU-hours", ":material/waterfall_chart:"
 
-STATES = {
-    "state": page.name("state", "small"),
-    "usd": page.configure_usd("USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "share_pct": page.configure_percent("of the paid"),
-    "meaning": page.name("meaning"),
-}
-SAVINGS = {
-    "analyzer": page.name("found by"),
-    "usd": page.configure_usd("USD"),
-    "evidence": page.name("evidence", "small"),
-    "saving": page.name("saves", "small"),
-    "findings": page.configure_number("findings"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "share_pct": page.configure_percent("of the paid"),
-}
+STATES = page.read_columns("gpu_hours/states")
+SAVINGS = page.read_columns("gpu_hours/savings")
 
 
 def show(request: PageRequest) -> None:

@@ -39,13 +39,7 @@ MEASURES = {
         charts.STATE_COLOURS["unknown"],
     ),
 }
-TEAMS = {
-    "team": page.name("team"),
-    "idle_usd": page.configure_usd("idle outside office hours, USD"),
-    "idle_gpu_hours": page.configure_number("GPU-hours"),
-    "office_idle_gpu_hours": page.configure_number("GPU-hours in office hours"),
-    "outside_pct": page.configure_percent("of its idle hours, outside"),
-}
+TEAMS = page.read_columns("gpu_hours_week/teams")
 
 
 def show(request: PageRequest) -> None:

@@ -20,61 +20,11 @@ UNFILTERED = ("team", "model", "pool")
 NODE = "Node"
 """A node is to be drained or repaired, whatever it cost so far."""
 
-FINDING_COLUMNS = {
-    "name": page.configure_workload("of"),
-    "usd": page.configure_usd("USD"),
-    "kind": page.name("what"),
-    "verb": page.name("what to do"),
-    "evidence": page.name("evidence", "small"),
-    "timeline": links.configure_column(),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "why": page.name("why", "large"),
-    "advice": page.name("how", "large"),
-    "caution": page.name("beware"),
-    "id": page.name("finding", "small"),
-}
-AWAY = {
-    "node": page.name("node"),
-    "unavailable_usd": page.configure_usd("not available, USD"),
-    "unavailable_gpu_hours": page.configure_number("GPU-hours"),
-    "lost_usd": page.configure_usd("work lost, USD"),
-    "lost_gpu_hours": page.configure_number("GPU-hours lost"),
-    "pool": page.name("pool", "small"),
-    "cluster": page.name("cluster", "small"),
-}
-XIDS = {
-    "node": page.name("node", "small"),
-    "xid": page.configure_number("XID"),
-    "meaning": page.name("what it says"),
-    "severity": page.name("severity", "small"),
-    "device": page.name("device"),
-    "action": page.name("NVIDIA's immediate action"),
-    "first_hour": page.configure_time("since"),
-    "last_hour": page.configure_time("until"),
-    "hours": page.configure_number("hours shown", "exporters show the last XID until they restart"),
-    "pod": page.name("allocated then to"),
-    "model": page.name("model", "small"),
-}
-CLOCKS = {
-    "node": page.name("node"),
-    "device": page.name("device"),
-    "slower_pct": page.configure_number("slower than its model, %"),
-    "clock_mhz": page.configure_number("MHz while busy"),
-    "peers_mhz": page.configure_number("median of the model"),
-    "hot_pct": page.configure_percent("of busy hours throttled"),
-    "reasons": page.name("by"),
-    "temp_c": page.configure_number("hottest, °C"),
-    "busy_hours": page.configure_number("busy hours"),
-    "model": page.name("model", "small"),
-}
-EVENTS = {
-    "ts": page.configure_time("when"),
-    "node": page.name("node"),
-    "reason": page.name("reason", "small"),
-    "message": page.name("message", "large"),
-    "type": page.name("type", "small"),
-    "cluster": page.name("cluster", "small"),
-}
+FINDING_COLUMNS = page.read_columns("health/finding_columns")
+AWAY = page.read_columns("health/away")
+XIDS = page.read_columns("health/xids")
+CLOCKS = page.read_columns("health/clocks")
+EVENTS = page.read_columns("health/events")
 
 
 def show(request: PageRequest) -> None:

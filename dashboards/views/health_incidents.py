@@ -17,28 +17,8 @@ CHOICE = "incident"
 MOST_LINKS = 12
 HOLD, UNKNOWN = "hold", "unknown"
 """Kinds of findings of nodes whose GPUs show errors."""
-INCIDENTS = {
-    "cause": page.name("cause"),
-    "usd": page.configure_usd("USD"),
-    "step": page.name("one step, or hold"),
-    "name": page.configure_workload("of"),
-    "start": page.configure_time("first sign"),
-    "timeline": links.configure_column(),
-    "lost_gpu_hours": page.configure_number("GPU-hours lost"),
-    "most_lost_gpu_hours": page.configure_number("lost at most"),
-    "recovery_gpu_hours": page.configure_number("GPU-hours of recovery"),
-    "nodes_text": page.name("nodes", "small"),
-    "why": page.name("why", "large"),
-}
-SIGNS = {
-    "at": page.configure_time("when"),
-    "text": page.name("sign", "large"),
-    "source": page.name("from", "small"),
-    "node": page.name("node", "small"),
-    "pod": page.name("pod"),
-    "device": page.name("GPU", "large"),
-    "known_at": page.configure_time("seen"),
-}
+INCIDENTS = page.read_columns("health_incidents/incidents")
+SIGNS = page.read_columns("health_incidents/signs")
 GPU_TRACKS = (
     ("activity, %", {"activity_pct": "mean of the job's GPUs"}, "named_activity_pct", ".3~g"),
     ("power, W", {"power_w": "mean of the job's GPUs"}, "named_power_w", "~s"),

@@ -12,36 +12,9 @@ from dashboards.figures import owner_workloads, policy_actions
 from dashboards.page import PageRequest, escape, format_money
 from fallow.window import format_duration
 
-COMING = {
-    "subject": page.configure_workload(),
-    "says": page.name("what will happen", 230),
-    "next_at": page.configure_time("when"),
-    "kept_until": page.configure_time("kept until"),
-    "usd_per_day": page.configure_day_rate(),
-    "gpus": page.configure_number("GPUs"),
-    "why": page.name("why not earlier", "large"),
-    "notified_at": page.configure_time("notice given"),
-    "policy": page.name("policy", "small"),
-}
-ACTION_COLUMNS = {
-    "at": page.configure_time("when"),
-    "subject": page.configure_workload(),
-    "verb": page.name("what was done"),
-    "result": page.name("result", "small"),
-    "lost": page.name("lost", "large"),
-    "restored_by": page.name("undone by", "small"),
-    "policy": page.name("policy", "small"),
-    "id": page.name("action", "small"),
-}
-REQUESTS = {
-    "subject": page.configure_workload(),
-    "requested_at": page.configure_time("requested"),
-    "verb": page.name("it would", "small"),
-    "says": page.name("now", 290),
-    "usd_per_day": page.configure_day_rate(),
-    "policy": page.name("policy", "small"),
-    "id": page.name("request", 110),
-}
+COMING = page.read_columns("mine_coming/coming")
+ACTION_COLUMNS = page.read_columns("mine_coming/action_columns")
+REQUESTS = page.read_columns("mine_coming/requests")
 WAITS, EXPIRED = "waits for an approval", "expired: the plan has no such case any more"
 LENGTHS = ("24h", "3d", "7d", "30d")
 QUIET = "nothing: it is only watched"

@@ -8,22 +8,8 @@ from dashboards import action_buttons, data, filters, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, escape, format_hours, format_money
 
-HINTS = {
-    "workload": page.configure_workload(),
-    "verb": page.name("what to do", 230),
-    "usd": page.configure_usd("would save, USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "faster": page.name("times as fast", "small"),
-    "evidence": page.name("evidence", "small"),
-    "effort": page.name("effort", "small"),
-    "why": page.name("why", "large"),
-}
-LINES = {
-    "framework": page.name("framework", "small"),
-    "format": page.name("format", "small"),
-    "line": page.name("line", "large"),
-    "source": page.name("where it is described"),
-}
+HINTS = page.read_columns("mine_hints/hints")
+LINES = page.read_columns("mine_hints/lines")
 
 
 def show(request: PageRequest) -> None:

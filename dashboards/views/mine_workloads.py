@@ -5,17 +5,7 @@ from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, format_hours, format_hours_with_share, format_money
 from dashboards.text import count
 
-COLUMNS = {
-    "workload": page.configure_workload(),
-    "usd": page.configure_usd("USD"),
-    "state": page.name("now", "small"),
-    "idle_usd": page.configure_usd("of it idle"),
-    "productive_pct": page.configure_percent("productive"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "says": page.name("what is planned"),
-    "last_hour": page.configure_time("last hour"),
-    "team": page.name("team", "small"),
-}
+COLUMNS = page.read_columns("mine_workloads/columns")
 
 
 def show(request: PageRequest) -> None:

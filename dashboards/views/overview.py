@@ -27,17 +27,7 @@ COLUMN_NAMES = (
     "unavailable_usd", "busy_pct", "effective_pct",
 )  # fmt: skip
 STEPS = 5
-SIZES = {
-    "size": page.name("GPUs of a job", 100),
-    "usd": page.configure_usd("USD", cents=True),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "active": page.configure_percent("active", "of the allocated hours with known use", bar=False),
-    "effective": page.configure_percent(
-        "effective", "use over its practical peak, of the active hours measured", bar=False
-    ),
-    "useful": page.configure_percent("useful", "of the effective: work not lost", bar=False),
-    "share": page.configure_percent("product", "active x effective x useful", bar=False),
-}
+SIZES = page.read_columns("overview/sizes")
 
 
 def show(request: PageRequest) -> None:

@@ -15,56 +15,10 @@ from dashboards.views.fleet import HOLDERS, get_time
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
-WAITING = {
-    "workload": page.configure_workload(),
-    "waiting_cost": page.configure_usd("wait, USD", "its GPU-hours; not part of the bill"),
-    "reason": page.name("why", 170),
-    "gpus": page.configure_number("GPUs"),
-    "hours": page.configure_number("hours", "the longest wait of its pods"),
-    "way": page.name("cheapest way in", 225),
-    "blocked_by": page.name("blocked by", 250),
-    "why": page.name("why, in words", "large"),
-    "team": page.name("team", "small"),
-    "queue": page.name("queue", "small"),
-    "priority": page.name("priority", "small"),
-    "gpu_hours": page.configure_number("GPU-hours waited"),
-    "pods": page.configure_number("pods"),
-    "since": page.configure_time("since"),
-}
-PAIRS = {
-    "waits": page.name("waits", 200),
-    "because_of": page.name("blocked by", 200),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "how": page.name("which", 185),
-    "why": page.name("why", "large"),
-    "usd": page.configure_usd("finding, USD"),
-    "kind": page.name("kind", "small"),
-    "cluster": page.name("cluster", "small"),
-    "id": page.name("finding", "small"),
-}
-WAITS = {
-    "name": page.name("name"),
-    "p50_minutes": page.configure_number("half waited less, minutes"),
-    "p95_minutes": page.configure_number("19 of 20 waited less, minutes"),
-    "longest_minutes": page.configure_number("longest, minutes"),
-    "placed": page.configure_number("pods placed"),
-    "waiting": page.configure_number("pods that wait"),
-    "gpu_hours": page.configure_number("GPU-hours waited"),
-}
-QUOTAS = {
-    "name": page.name("quota"),
-    "kind": page.name("kind", "small"),
-    "parent": page.name("cohort or parent", "small"),
-    "nominal": page.configure_number("guaranteed GPUs"),
-    "used": page.configure_number("used"),
-    "borrowed": page.configure_number("borrowed"),
-    "waiting": page.configure_number("waited for"),
-    "pending": page.configure_number("workloads waiting"),
-    "limit": page.configure_number("limit"),
-    "resource": page.name("resource"),
-    "ts": page.configure_time("as of"),
-    "cluster": page.name("cluster", "small"),
-}
+WAITING = page.read_columns("queues/waiting")
+PAIRS = page.read_columns("queues/pairs")
+WAITS = page.read_columns("queues/waits")
+QUOTAS = page.read_columns("queues/quotas")
 UNKNOWN, NOT_ACCOUNTED = "unknown", "the newest hour has no ledger yet"
 FILTERED = "nothing is accounted for the filters"
 LINES = {

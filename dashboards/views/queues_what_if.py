@@ -23,18 +23,7 @@ MEANINGS = {
 NUMBERS = {"pool": "GPUs", "quota": "GPUs", "priority": "Priority"}
 ROLE: Literal["operator"] = "operator"
 """The role that starts a replay: it takes a core of this machine for a while."""
-TEAMS = {
-    "team": page.name("team"),
-    "jobs": page.configure_number("jobs"),
-    "wait_p50_min": page.configure_number("p50 of the wait, min"),
-    "wait_p50_after_min": page.configure_number("after"),
-    "wait_p95_min": page.configure_number("p95 of the wait, min"),
-    "wait_p95_after_min": page.configure_number("after"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "gpu_hours_after": page.configure_number("after"),
-    "preemptions": page.configure_number("preemptions"),
-    "preemptions_after": page.configure_number("after"),
-}
+TEAMS = page.read_columns("queues_what_if/teams")
 
 
 def show(request: PageRequest) -> None:

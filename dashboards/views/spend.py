@@ -8,19 +8,7 @@ from warehouse import restatements
 
 TITLE, ICON = "Spend", ":material/payments:"
 
-COLUMNS = {
-    "name": page.name("name", "small"),
-    "usd": page.configure_usd("USD", cents=True),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "share_pct": page.configure_percent("of all GPU-hours"),
-    "busy_pct": page.BUSY,
-    "effective_pct": page.EFFECTIVE,
-    "idle_usd": page.configure_usd("of it idle", "allocated, and not used", cents=True),
-    "unknown_gpu_hours": page.configure_number(
-        "unknown hours", "no telemetry, or it contradicts itself"
-    ),
-    "unpriced_gpu_hours": page.configure_number("hours without a price"),
-}
+COLUMNS = page.read_columns("spend/columns")
 
 SUMS = ("usd", "gpu_hours", "share_pct", "idle_usd", "unknown_gpu_hours", "unpriced_gpu_hours")
 

@@ -4,33 +4,7 @@ from dashboards import data, page
 from dashboards.figures import commitments
 from dashboards.page import PageRequest, format_money, format_share
 
-COLUMNS = {
-    "name": page.name("commitment", 90),
-    "instance_type": page.name("of", 100),
-    "nodes": page.configure_number("nodes"),
-    "utilisation_pct": page.configure_percent(
-        "utilisation", "committed node-hours that ran", bar=False
-    ),
-    "coverage_pct": page.configure_percent(
-        "coverage", "of the node-hours of this kind that ran", bar=False
-    ),
-    "break_even_pct": page.configure_percent(
-        "break-even", "used less than this, on demand is cheaper", bar=False
-    ),
-    "held_pct": page.configure_percent(
-        "allocated", "of the committed node-hours: somebody had its GPUs", bar=False
-    ),
-    "used_pct": page.configure_percent(
-        "worked", "of the committed node-hours: GPUs worked", bar=False
-    ),
-    "committed_usd": page.configure_usd("committed, USD"),
-    "unused_usd": page.configure_usd("did not run, USD", "a shared cost, of no team in particular"),
-    "unknown_usd": page.configure_usd(
-        "unknown, USD", "of hours without data of a cluster with such nodes"
-    ),
-    "end": page.configure_time("ends"),
-    "days_left": page.configure_number("days left"),
-}
+COLUMNS = page.read_columns("spend_commitments/columns")
 
 
 def show(request: PageRequest) -> None:

@@ -9,15 +9,7 @@ from dashboards.figures import anomalies, spend
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 from warehouse.spend import write_estimate_notes
 
-BUDGETS = {
-    "team": page.name("team"),
-    "stands": page.name("state", "small"),
-    "budget": page.configure_usd("budget of the month"),
-    "usd": page.configure_usd("paid so far"),
-    "used_pct": page.configure_percent("paid, of the budget"),
-    "forecast": page.configure_usd("forecast"),
-    "high": page.configure_usd("at most", "in 9 of 10 cases"),
-}
+BUDGETS = page.read_columns("spend_forecast/budgets")
 
 
 def show(request: PageRequest) -> None:

@@ -11,21 +11,7 @@ from dashboards.figures import spend, waste
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 from fallow.models import CLUSTER_SCOPED
 
-COLUMNS = {
-    "name": page.name("name", 120),
-    "waste_usd": page.configure_usd("wasted, USD", cents=True),
-    "waste_usd_pct": page.configure_percent("of its dollars", bar=False),
-    "waste_gpu_hours": page.configure_number("wasted GPU-hours"),
-    "waste_pct": page.configure_percent("of its GPU-hours", bar=False),
-    "idle_usd": page.configure_usd("idle", "allocated, and not used", cents=True),
-    "lost_usd": page.configure_usd("lost", "work thrown away", cents=True),
-    "free_usd": page.configure_usd("free", "not allocated", cents=True),
-    "stranded_usd": page.configure_usd("stranded", "free, but nothing fits", cents=True),
-    "unavailable_usd": page.configure_usd("unavailable", "broken or cordoned", cents=True),
-    "busy_pct": page.BUSY,
-    "effective_pct": page.EFFECTIVE,
-    "unknown_usd": page.configure_usd("unknown", "never counted as waste", cents=True),
-}
+COLUMNS = page.read_columns("spend_waste/columns")
 
 IN_CSV = ("waste_pct", "busy_pct", "effective_pct")
 DOLLARS = ("waste_usd", *(f"{state}_usd" for state in waste.STATES), "unknown_usd")

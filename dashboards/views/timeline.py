@@ -22,15 +22,7 @@ from dashboards.views import timeline_action
 
 TITLE, ICON = "Timeline", ":material/timeline:"
 
-SUBJECT_COLUMNS = {
-    "name": page.configure_workload(),
-    "idle_usd": page.configure_usd("idle, USD"),
-    "idle_gpu_hours": page.configure_number("idle GPU-hours"),
-    "usd": page.configure_usd("USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "team": page.name("team", "small"),
-    "cluster": page.name("cluster", "small"),
-}
+SUBJECT_COLUMNS = page.read_columns("timeline/subject_columns")
 UUID_PX = 310
 """Width of a column with UUIDs of GPUs."""
 PLACES = {
@@ -49,11 +41,7 @@ PLACES = {
     "team": page.name("team", "small"),
     "model": page.name("model", "small"),
 }
-EVENTS = {
-    "at": page.configure_time("when"),
-    "kind": page.name("what"),
-    "detail": page.name("of whom", "large"),
-}
+EVENTS = page.read_columns("timeline/events")
 MOST_INCIDENTS = 5
 """Incidents that are named above the tracks; the table below has all."""
 TRACKS = (

@@ -16,42 +16,10 @@ BARS, NAMED = 10, 5
 LISTED = 1000
 """Rows of a table: a browser would need too long for tens of thousands."""
 
-OWNERS = {
-    "name": page.name("name"),
-    "usd_per_productive_gpu_hour": page.configure_usd("per productive GPU-hour"),
-    "usd_per_gpu_hour": page.configure_usd("per paid GPU-hour"),
-    "usd": page.configure_usd("USD"),
-    "productive_gpu_hours": page.configure_number("productive GPU-hours"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-}
-RUNS = {
-    "workload": page.configure_workload("run"),
-    "usd": page.configure_usd("USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-    "team": page.name("team", "small"),
-    "productive_gpu_hours": page.configure_number("productive"),
-    "began": page.configure_time("first hour"),
-    "last_hour": page.configure_time("last hour"),
-}
-SERVED = {
-    "workload": page.configure_workload(),
-    "usd_per_million_requests": page.configure_usd("per 1M requests"),
-    "usd_per_million_tokens": page.configure_usd("per 1M tokens"),
-    "usd": page.configure_usd("USD"),
-    "team": page.name("team", "small"),
-    "requests": page.configure_number("requests"),
-    "tokens": page.configure_number("tokens"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-}
-TRAINED = {
-    "workload": page.configure_workload(),
-    "work": page.name("what its metric counts"),
-    "usd_per_million": page.configure_usd("per million of them"),
-    "team": page.name("team", "small"),
-    "amount": page.configure_number("amount"),
-    "usd": page.configure_usd("USD"),
-    "gpu_hours": page.configure_number("GPU-hours"),
-}
+OWNERS = page.read_columns("unit_cost/owners")
+RUNS = page.read_columns("unit_cost/runs")
+SERVED = page.read_columns("unit_cost/served")
+TRAINED = page.read_columns("unit_cost/trained")
 
 
 def show(request: PageRequest) -> None:
