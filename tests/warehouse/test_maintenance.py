@@ -148,9 +148,6 @@ EVERY_STEP = (
     "rewrite_data_files sample committed",
     "merge_adjacent_files sample done",
     "merge_adjacent_files sample committed",
-    # A new lake has a file of one row for each version of the schema.
-    "merge_adjacent_files schema_version done",
-    "merge_adjacent_files schema_version committed",
     "orphans swept",
 )
 
