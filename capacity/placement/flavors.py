@@ -48,7 +48,7 @@ class FlavorQuota:
         answer = self._quotas.admits(cluster, namespace, queue, needs)
         if not self._why or queue is None or answer.admitted is False:
             return answer
-        return QuotaAnswer(False if self._refused else None, self._why)
+        return QuotaAnswer(False if self._refused else None, self._why, self._refused)
 
     def find_lenders(
         self, cluster: str, namespace: str, queue: str, needs: Mapping[str, float]

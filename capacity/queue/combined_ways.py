@@ -54,7 +54,7 @@ def find_raise(
     """Return the way whose first step raises the quota that refuses it; None = none refuses it."""
     cluster, namespace, _, _ = demand.key
     refusal = quotas.admits(cluster, namespace, demand.queue, demand.by_resource)
-    if refusal.admitted is not False:
+    if refusal.admitted is not False or refusal.is_final:
         return None
     first, raised = WayIn("raise_quota", "holds", refusal.why, cluster), RaisedQuota(quotas)
     left, used = place_demand(demand, {key: node.free for key, node in demand.nodes.items()})

@@ -52,9 +52,9 @@ class RaisedQuota(BorrowedQuota):
     def admits(
         self, cluster: str, namespace: str, queue: str | None, needs: Mapping[str, float]
     ) -> QuotaAnswer:
-        """Return what the quotas say; a refusal counts as raised."""
+        """Return what the quotas say; a refusal by an amount counts as raised."""
         own = self._quotas.admits(cluster, namespace, queue, needs)
-        return QuotaAnswer(True) if own.admitted is False else own
+        return QuotaAnswer(True) if own.admitted is False and not own.is_final else own
 
 
 def check_loan(

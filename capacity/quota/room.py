@@ -48,6 +48,8 @@ class QuotaAnswer(NamedTuple):
 
     admitted: bool | None
     why: str = ""
+    is_final: bool = False
+    """What refuses it is no amount: no higher quota would let it in."""
 
 
 class BorrowAnswer(NamedTuple):
