@@ -283,6 +283,8 @@ def test_maintenance_removes_no_file_while_a_backup_copies(home: Path) -> None:
     settings = at(home)
     later = datetime.now(UTC) + timedelta(days=5)
     with Warehouse.open(settings, write=True, clock=lambda: later) as warehouse:
+        for minutes in range(3):
+            warehouse.ingest([scrape(NOW + timedelta(minutes=minutes))])
         maintenance.compact_warehouse(warehouse)
         before = {*(home / "data").rglob("*.parquet"), *(home / "cold").rglob("*.parquet")}
         with hold_files(settings):

@@ -11,7 +11,6 @@ import pytest
 
 from fallow.settings import load
 from fallow.tables import Batch
-from warehouse import schema
 from warehouse.lake import Warehouse
 from warehouse.lock import WriterLock
 
@@ -50,8 +49,7 @@ def test_compact_moves_merges_and_shows_what_lies_where(fallow: Fallow, home: Pa
     assert (hot["table"], hot["rows"], hot["files"]) == ("sample", 4, 4)
     ran = fallow("warehouse", "compact", "--home", home, "-o", "json")
     assert "moved 1 days (2 rows) to the cold tier" in ran.err
-    merged = 2 + schema.get_current()  # 2 files of sample, and one of each of the schema's versions
-    assert f"merged {merged} " in ran.err
+    assert "merged 2 " in ran.err
     tiers = {(row["tier"], row["table"]): row for row in answer(ran)["status"]}
     assert tiers["hot", "sample"]["files"] == tiers["cold", "sample"]["files"] == 1
     assert tiers["hot", "sample"]["rows"] == tiers["cold", "sample"]["rows"] == 2
