@@ -15,6 +15,7 @@ from dashboards.figures.query import Filters
 from fallow import plugin_runs
 from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
 from fallow.plugin_runs import PluginRun, Result
+from fallow.window import Window
 from runtime.operations.analysis import analyzer_runs, findings
 from tests.reports import small
 from warehouse.lake import Warehouse
@@ -110,3 +111,22 @@ def test_an_analyzer_that_runs_alone_saves_no_hour_that_another_s_last_run_has(
     assert stored.recommendations[0].marginal_gpu_hours == 7.0
     sums = savings.read_stages(lake, small.WINDOW, Filters(team="vision"))
     assert sums.saveable_gpu_hours == 9.0
+
+
+@pytest.mark.parametrize("days", [1, 7])
+def test_an_analysis_replaces_one_of_another_window_that_ended_with_it(
+    lake: Warehouse, days: int
+) -> None:
+    """The first has a finding that the second, over more or fewer days, has not."""
+    runs = (PluginRun("analyzer", "idle", "done"),)
+    for window, team in (
+        (small.WINDOW, "speech"),
+        (Window(small.END - timedelta(days=days), small.END), "vision"),
+    ):
+        found = [idle_job(team)]
+        cells = build_waterfall(lake, small.WINDOW, found)
+        ranked = tuple(rank_findings(add_savings(found, cells), cells))
+        analysis = analyzer_runs.Analysis(window, ranked, cells, {}, runs=runs)
+        analyzer_runs.store_findings(lake, analysis, runs)
+    latest = findings.read_latest(lake, small.WINDOW)
+    assert [finding.subject.team for finding in latest] == ["vision"]

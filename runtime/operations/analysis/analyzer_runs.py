@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.accounting import windows
 from runtime.operations.analysis import case_identity, findings
+from runtime.operations.queries import load_sql
 from warehouse import audit_results, audits
 from warehouse.lake import Warehouse
 
@@ -398,14 +399,26 @@ def store_findings(
     """
     divided = _leave_savings_of_others(warehouse, analysis)
     cases = case_identity.resolve(warehouse, divided.findings)
-    end, batches = analysis.window.end, []
+    at, batches = _choose_time(warehouse, analysis), []
     if cases.findings:
-        batches.append(findings.build_rows(cases.findings, found_at=end, uids=cases.uids))
+        batches.append(findings.build_rows(cases.findings, found_at=at, uids=cases.uids))
     if runs:
         mine = warehouse.settings.cluster
-        batches.append(plugin_runs.to_batch(runs, cluster=mine, at=end, window=analysis.window))
+        batches.append(plugin_runs.to_batch(runs, cluster=mine, at=at, window=analysis.window))
     warehouse.ingest(batches)
     return [*cases.findings]
+
+
+def _choose_time(views: Views, analysis: Analysis) -> datetime:
+    """Return the end of an analysis, or a microsecond after the last one with that end.
+
+    Of two windows that end together the later run counts, with nothing of the other.
+    """
+    end = analysis.window.end
+    ran = [run.plugin for run in analysis.runs if run.kind == "analyzer"]
+    rows = views.query(load_sql("last_analysis"), {"analyzers": ran, "until": end}).to_pylist()
+    last: datetime | None = rows[0]["found_at"]
+    return end if last is None else last.replace(tzinfo=UTC) + timedelta(microseconds=1)
 
 
 def _leave_savings_of_others(
