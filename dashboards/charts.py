@@ -382,8 +382,14 @@ def _build_legend(colours: Mapping[str, str]) -> Callable[[alt.Chart, str], alt.
     return paint
 
 
+LEAST_AMOUNT = 0.005
+"""Dollars or GPU-hours; less is what a sum of parts leaves over."""
+
+
 def _format_amount(amount: float | Decimal | None) -> str:
-    return NO_PRICE if amount is None else format_three_digits(amount, units=True)
+    if amount is None:
+        return NO_PRICE
+    return format_three_digits(amount if abs(amount) >= LEAST_AMOUNT else 0, units=True)
 
 
 def _convert_value(value: Any) -> Any:

@@ -147,10 +147,8 @@ def _choose_identity(rows: list[dict[str, Any]], by: Sequence[str]) -> list[str]
 
 def _write_savings_notes(sums: Reconciliation | None, by: Sequence[str]) -> list[str]:
     if sums is None or sums.saves_gpu_hours is None:
-        return [
-            "savings are not shown: no analysis of this window is stored (fallow analyze with the "
-            "same --window finds and stores them)"
-        ]
+        hint = "fallow analyze with the same --window finds and stores them"
+        return [f"savings are not shown: no analysis of this window is stored ({hint})"]
     finer = " and ".join(name for name in by if name not in OWNER_KEYS)
     notes = []
     if sums.found_at is not None:
