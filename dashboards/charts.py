@@ -382,14 +382,14 @@ def _build_legend(colours: Mapping[str, str]) -> Callable[[alt.Chart, str], alt.
     return paint
 
 
-LEAST_AMOUNT = Decimal("0.005")
+LEAST_AMOUNT = 0.005
 """Dollars or GPU-hours; less is what a sum of parts leaves over."""
 
 
 def _format_amount(amount: float | Decimal | None) -> str:
     if amount is None:
         return NO_PRICE
-    return format_three_digits(0 if abs(amount) < LEAST_AMOUNT else amount, units=True)
+    return format_three_digits(0 if abs(float(amount)) < LEAST_AMOUNT else amount, units=True)
 
 
 def _convert_value(value: Any) -> Any:
