@@ -17,6 +17,8 @@ import duckdb
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.collector import PrometheusCollector
 from fallow.kube.api import BackOff
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
@@ -197,13 +199,15 @@ def single_engine_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_pauses() -> Iterator[None]:
-    """Make the pauses before another attempt at an API server short, where a test injects none."""
+    """Make the pauses before another attempt at a server short, where a test injects none."""
 
     def sleep(seconds: float) -> None:
         time.sleep(seconds / 50)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BackOff.__init__, "__defaults__", (sleep, random.random))
+        for source in (PrometheusClient, PrometheusCollector):
+            patch.setitem(source.__init__.__kwdefaults__ or {}, "sleep", sleep)
         yield
 
 
