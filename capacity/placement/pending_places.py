@@ -253,14 +253,13 @@ class PendingPlaces:
             )
 
         left, used_nodes = place(free_nodes, legal)
-        left_at_best, _ = place(possible, maybe)
         room = not place(free_nodes, set(refusals))[0]
         state: PlaceState
         if quota.admitted is False:
             state, why = "refused", quota.why
         elif not left:
             state, why = ("fits", "") if quota.admitted else ("unknown", quota.why)
-        elif not left_at_best:
+        elif not (left_at_best := place(possible, maybe)[0]):
             state, why = "unknown", self._explain_doubt(nodes, refusals)
         elif room:
             state, why = "refused", next(w for w, _ in sorted(refusals.values()) if w)

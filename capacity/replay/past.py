@@ -256,10 +256,16 @@ class _RequirementNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[NodeRequirements, int] = {}
+        self._read: dict[str | None, NodeRequirements] = {}
+        """By the annotations of a pod."""
 
     def find_number(self, annotations: str | None) -> int:
-        needs = read_requirements(_decode(annotations))
-        return self._numbers.setdefault(needs, len(self._numbers))
+        return self._numbers.setdefault(self.read(annotations), len(self._numbers))
+
+    def read(self, annotations: str | None) -> NodeRequirements:
+        if annotations not in self._read:
+            self._read[annotations] = read_requirements(_decode(annotations))
+        return self._read[annotations]
 
     def list_met(self, node: PastNode, pods: Sequence[PastPod]) -> frozenset[int]:
         """Return the requirements that a node meets; `pods` were placed on it.
@@ -267,7 +273,7 @@ class _RequirementNumbers:
         The inventory has a node's last taints: one that such a pod does not tolerate came later.
         """
         labels = msgspec.json.decode(node.labels) if node.labels else None
-        tolerated = [read_requirements(_decode(pod.annotations)).tolerations for pod in pods]
+        tolerated = {self.read(pod.annotations).tolerations for pod in pods}
         taints = [
             taint
             for taint in read_taints(node.taints)

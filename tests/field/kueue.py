@@ -33,7 +33,6 @@ def build_cluster_queue(
     used: int = 0,
     borrowing: int | None = None,
     lending: int | None = None,
-    preempts: str = "Never",
     stop: str = "None",
     active: str = "",
     flavor: str = "h100",
@@ -49,7 +48,7 @@ def build_cluster_queue(
             **({"cohort": cohort} if cohort else {}),
             "namespaceSelector": {},
             "stopPolicy": stop,
-            "preemption": {"withinClusterQueue": preempts, "reclaimWithinCohort": "Never"},
+            "preemption": {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"},
             "resourceGroups": _build_groups(flavor, nominal, borrowing, lending),
         },
         "status": {
@@ -98,9 +97,7 @@ def build_local_queue(name: str, queue: str, namespace: str = "ml") -> dict[str,
     }
 
 
-def build_workload(
-    name: str, gpus: int, pods: int = 1, *, message: str = LACKS, priority: int = 0
-) -> dict[str, Any]:
+def build_workload(name: str, gpus: int, pods: int = 1, *, message: str = LACKS) -> dict[str, Any]:
     """Return a workload of queue `lq` that waits since an hour: pods of so many GPUs each."""
     since = write_time(ago(1))
     limits = {GPU: str(gpus)}
@@ -126,7 +123,7 @@ def build_workload(
         },
         "spec": {
             "queueName": "lq",
-            "priority": priority,
+            "priority": 0,
             "podSets": [
                 {"name": "main", "count": pods, "template": {"spec": {"containers": [container]}}}
             ],
