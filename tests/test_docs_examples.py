@@ -21,7 +21,7 @@ from runtime.cli.app import build_whole
 from runtime.experiments import demo
 from runtime.experiments.demo_actions import write_policies
 from runtime.operations.acting import plans
-from tests.capacity.replay.test_what_if_truth import QUESTIONS, WITHIN
+from tests.capacity.replay.test_what_if_truth import SITES, WITHIN
 from tests.demo_homes import copy_demo
 from warehouse.lake import Warehouse
 
@@ -332,8 +332,8 @@ def test_the_figures_of_readme_are_those_of_the_code() -> None:
     )
     assert hang
     assert f"a silent hang in {hang[1]} minutes" in text
-    # tests/capacity/replay/test_what_if_truth.py holds them: ten seeds of each question.
-    sites, within = str(10 * len(QUESTIONS)), f"{WITHIN:.0%}".rstrip("%")
+    # tests/capacity/replay/test_what_if_truth.py holds them.
+    sites, within = str(SITES), f"{WITHIN:.0%}".rstrip("%")
     sentence = (
         f"all {sites} simulated sites it predicts the change of a mean wait within {within} %"
     )

@@ -49,6 +49,8 @@ QUESTIONS = {
         {"quota": ["a=4", "b=12"]}, {"a": 0.6, "b": 0.6}, "b",
     ),
 }  # fmt: skip
+SITES = 10 * (len(QUESTIONS) + 1)
+"""Ten seeds of each question and of a policy's stops."""
 
 
 def measure_wait(site: PlayedSite, jobs: list[PlannedJob], team: str) -> float:
