@@ -21,6 +21,7 @@ buckets AS (
         r.act_n,
         r.act_mean AS activity,
         r.mem_used_bytes_max,
+        r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0 AS peak,
         CASE WHEN $traffic THEN greatest(r.pcie_bps_max, r.nvlink_bps_max) END AS traffic_bps,
         CASE WHEN $procs THEN r.proc_count_max END AS procs,
         CASE WHEN $kernels THEN r.last_kernel_age_s_min END AS kernel_age_s,
@@ -71,6 +72,7 @@ SELECT
     procs,
     kernel_age_s,
     null::FLOAT AS idle_clock,
-    mem_used_bytes_max > 268435456 AS context
+    mem_used_bytes_max > 268435456 AS context,
+    peak
 FROM buckets
 WHERE $barriers OR interval_s > 100 OR kind <> 3

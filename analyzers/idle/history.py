@@ -5,7 +5,7 @@ stretches are computed from the devices alone. A stretch ended by itself if a de
 computed within an hour after it. If telemetry or the workload ended, this is unknown.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 import polars as pl
@@ -15,18 +15,18 @@ from analyzers.idle import samples as source
 from analyzers.idle.holders import join_overlapping, read_holders
 from analyzers.idle.stretches import count_computing
 from analyzers.queries import load_sql
+from capacity.placement.fleet_state import convert_micros
 from fallow.protocols import Views
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, find_idle_runs
+from warehouse.signals.states import BUCKET_US
 
 SHORTEST_S = 1800
 """Shorter stretches are irrelevant: a finding's minimum duration excludes them already."""
 
 AFTER_US = 3600 * MICRO
 """A stretch ended by itself if a device computes within this time after its end."""
-
-BUCKET_US = 300 * MICRO
 
 _SCHEMA = {"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 
@@ -58,23 +58,37 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
 
 
 def read_bursts(
-    views: Views, chosen: source.SampleQuery, members: pl.DataFrame, margin_w: float
+    views: Views,
+    chosen: source.SampleQuery,
+    members: pl.DataFrame,
+    peaks: pl.DataFrame,
+    margin_w: float,
 ) -> pl.DataFrame:
     """Return when devices of stretches worked for a moment that ended none: span, burst_us.
 
-    `members` has span and number. Those are five minutes in which power or energy confirms work.
+    `members` has span and number. Those are the `peaks` in which power or energy confirms work.
     """
-    used = chosen.devices.filter(pl.col("number").is_in(members["number"].unique().implode()))
+    spans_of = members.select("span", "number").unique()
+    peaks = peaks.join(spans_of, on="number", how="semi")
+    if peaks.is_empty():
+        return pl.DataFrame(schema={"span": pl.Int64, "burst_us": pl.Int64})
+    used = peaks.sort("number", "at_us").join(
+        chosen.devices.select("number", "cluster", "device"), on="number", maintain_order="left"
+    )
+    at_us = used["at_us"].to_list()
+    first, last = convert_micros(min(at_us)), convert_micros(max(at_us))
     parameters = {
-        **{name: chosen.parameters[name] for name in ("since", "until", "exit_threshold")},
+        "exit_threshold": chosen.parameters["exit_threshold"],
+        "since": first,
+        "until": last + timedelta(microseconds=BUCKET_US),
         "numbers": used["number"].to_list(),
         "clusters": used["cluster"].to_list(),
         "devices": used["device"].to_list(),
+        "at_us": at_us,
         "margin_w": margin_w,
     }
     bursts = pl.DataFrame(views.query(load_sql("idle/bursts"), parameters))
-    both = members.select("span", "number").unique().join(bursts, on="number")
-    return both.select("span", burst_us="at_us").unique()
+    return spans_of.join(bursts, on="number").select("span", burst_us="at_us").unique()
 
 
 def add_longest_rest(

@@ -209,6 +209,7 @@ def _judge_stretches(  # noqa: PLR0917  (one caller)
             views,
             chosen,
             members.join(cut.whole.select("piece", "number"), on="piece"),
+            cut.peaks,
             settings.power_margin_w,
         ),
         ended=read_ended(rows) if longer_from is None else pl.DataFrame(),
@@ -321,7 +322,7 @@ def _scan_samples(
     held_from[first["number"].to_numpy()] = first["start"].to_numpy()
     shortest = min(settings.min_duration.total_seconds(), PARTLY_S)
     taught: Any = 0
-    whole, inside, count = [], [], 0
+    whole, inside, peaks, count = [], [], [], 0
     for samples in source.read_parts(views, chosen, settings):
         if not len(samples):
             continue
@@ -334,9 +335,10 @@ def _scan_samples(
             continue
         whole.append(run_pieces.whole.with_columns(pl.col("piece") + count))
         inside.append(run_pieces.at.with_columns(pl.col("piece") + count))
+        peaks.append(run_pieces.peaks)
         count += run_pieces.whole.height
     if not whole:
-        return pieces.RunPieces(pl.DataFrame(), pl.DataFrame()), []
+        return pieces.RunPieces(pl.DataFrame(), pl.DataFrame(), pl.DataFrame()), []
     facts = chosen.devices.select(
         "number", "weight", "gpu_model", instance=pl.col("parent").is_not_null()
     )
@@ -344,7 +346,7 @@ def _scan_samples(
     cut = cut.with_columns(gpus=pl.col("share") * pl.col("weight"))
     histograms = np.cumsum(taught, axis=0)
     bands = [dict(power_band.learn_band(models, histograms[k])) for k in range(len(at))]
-    return pieces.RunPieces(cut, pl.concat(inside)), bands
+    return pieces.RunPieces(cut, pl.concat(inside), pl.concat(peaks)), bands
 
 
 def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Bands:

@@ -10,7 +10,7 @@ import polars as pl
 from analyzers.idle import spans
 from warehouse.signals.power_band import BINS
 from warehouse.signals.runs import IDLE, MICRO, DeviceSamples, IdleRuns, Ints
-from warehouse.signals.states import LOW_ACTIVITY
+from warehouse.signals.states import BUCKET_US, LOW_ACTIVITY
 
 SUMS = (
     "samples", "idle_samples", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
@@ -24,11 +24,13 @@ class RunPieces(msgspec.Struct, frozen=True):
 
     whole: piece, owner, number, start, end, share, run_start, ripe (the run is long enough at times
     after it), repeats (its samples repeat old values) and the sums of `spans.sum_samples`. at:
-    piece, k (the time's number), end, and the sums.
+    piece, k (the time's number), end, and the sums. peaks: number and at_us of the five minutes of
+    runs with a reading from the exit threshold on.
     """
 
     whole: pl.DataFrame
     at: pl.DataFrame
+    peaks: pl.DataFrame
 
 
 def cut_by_holders(runs: IdleRuns, holds: pl.DataFrame) -> pl.DataFrame:
@@ -63,8 +65,9 @@ def cut_runs(
     cut = cut_by_holders(runs, holds).join(facts, on=["number", "run_start"])
     cut = cut.sort("owner", "number", "start")
     cut = cut.with_row_index("piece").with_columns(pl.col("piece").cast(pl.Int64))
+    peaks = _list_peaks(samples, runs)
     if cut.is_empty():
-        return RunPieces(cut, cut)
+        return RunPieces(cut, cut, peaks)
     inside = _list_inside(samples, cut, times)
     edges = [spans.find_rows(samples, frame) for frame in (cut, inside)]
     low, high = (np.concatenate(both) for both in zip(*edges, strict=True))
@@ -75,6 +78,7 @@ def cut_runs(
             "run_end", "first", "last"
         ),
         inside.select("piece", "k", "end", *(pl.Series(n, v[count:]) for n, v in sums.items())),
+        peaks,
     )
 
 
@@ -99,6 +103,15 @@ def count_learned(
         (first_k * models + model[used]) * BINS + watt, minlength=(len(times) + 1) * models * BINS
     )
     return flat.reshape(len(times) + 1, models, BINS)
+
+
+def _list_peaks(samples: DeviceSamples, runs: IdleRuns) -> pl.DataFrame:
+    rows = np.flatnonzero(samples.peak) if samples.peak is not None else np.empty(0, np.int64)
+    # Runs are in the order of the rows: the latest that begins by a row is the only one to have it.
+    run = np.searchsorted(runs.first, rows, side="right") - 1
+    inside = rows[(run >= 0) & (rows <= runs.last[run])]
+    at = samples.at[inside] // BUCKET_US * BUCKET_US
+    return pl.DataFrame({"number": samples.device[inside], "at_us": at}).unique()
 
 
 def _has_repeats(samples: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_]:

@@ -356,6 +356,7 @@ def _build_samples(table: pa.Table, settings: IdleSettings, *, bucketed: bool) -
             name: column(name, pl.Float64 if name == "energy_mj" else pl.Float32)
             for name in MEASURES
         },
+        peak=column("peak", pl.Boolean) if rows["peak"].any() else None,
         bucketed=bucketed,
     )
 

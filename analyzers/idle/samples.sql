@@ -56,5 +56,6 @@ SELECT
     proc_count::FLOAT AS procs,
     last_kernel_age_s::FLOAT AS kernel_age_s,
     ((throttle_mask & 1) = 1)::TINYINT::FLOAT AS idle_clock,
-    (mem_used_bytes > 268435456)::TINYINT::FLOAT AS context
+    (mem_used_bytes > 268435456)::TINYINT::FLOAT AS context,
+    activity >= $exit_threshold - 1e-6 AS peak
 FROM readings

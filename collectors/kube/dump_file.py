@@ -58,8 +58,11 @@ def read_cut(path: Path) -> bytes:
             )
             noted += size
             begin = end = 0
-            if max(map(len, text.split(b"\n"))) <= LONGEST:  # no text goes over a line's end
-                end = text.rfind(b"\n") + 1
+            marks = text.replace(rb"\\", b"  ").replace(rb"\"", b"  ") if b"\\" in text else text
+            texts = marks.split(b'"')
+            if max(map(len, texts)) <= LONGEST - 2:
+                # Of an odd number of quotation marks the last begins a text of the next block.
+                end = marks.rfind(b'"') + len(texts) % 2 if len(texts) > 1 else 0
                 parts.append(text[:end])
                 rest = text[end:] + tail
                 continue

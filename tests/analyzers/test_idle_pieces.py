@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -120,6 +121,21 @@ def test_a_run_of_repeated_values_is_marked() -> None:
     runs = find_idle_runs(live, exit_samples=1, shortest_s=60)
     pieces = cut_runs(live, runs, pl.DataFrame([hold(0, 0, 60)]), np.array([60]), shortest_s=60)
     assert pieces.whole["repeats"].to_list() == [False]
+
+
+def test_a_peak_is_in_the_five_minutes_of_a_run_alone() -> None:
+    """Of the busy minutes 3, 4, 7 and 13 of the first device, the run is 0 to 8; 13 is after it."""
+    made = samples("...aa..a.    a", "..a.")
+    peak = made.kind == BUSY
+    made = msgspec.structs.replace(made, peak=peak)
+    runs = find_idle_runs(made, exit_samples=3, shortest_s=300)
+    held = pl.DataFrame([hold(0, 0, 60), hold(1, 0, 60)])
+    cut = cut_runs(made, runs, held, np.array([60]), shortest_s=300)
+    assert sorted(cut.peaks.rows()) == [(0, 0), (0, 5 * MINUTE)]
+    quiet = cut_runs(
+        msgspec.structs.replace(made, peak=None), runs, held, np.array([60]), shortest_s=300
+    )
+    assert quiet.peaks.is_empty()
 
 
 def test_idle_power_is_learned_by_the_first_later_time_of_each_model() -> None:

@@ -383,7 +383,7 @@ def test_a_reading_is_work_where_power_or_energy_confirms_it(
     later = T + timedelta(minutes=5)
     found = query(
         load_sql("idle/bursts"),
-        {**WINDOW, **DEVICE, "exit_threshold": 0.1, "margin_w": 10.0},
+        {**WINDOW, **DEVICE, "at_us": [us(0)], "exit_threshold": 0.1, "margin_w": 10.0},
         rollup_5m=[
             device_row(**{**BURST, **columns}),
             device_row(bucket=later, act_max=0.0, conflict_s=0.0, energy_mj=following),

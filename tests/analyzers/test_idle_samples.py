@@ -174,9 +174,10 @@ class Parts:
         if "numbers" not in parameters:
             return pa.Table.from_pylist([], IDLE_POWER)
         listed = [row for row in self._rows if row["device"] in parameters["numbers"]]
-        base = dict.fromkeys(("device", "at", "interval_s", "samples", "kind", *MEASURES))
+        base = dict.fromkeys(("device", "at", "interval_s", "samples", "kind", "peak", *MEASURES))
         types = {name: pa.float64() for name in base} | {
             "device": pa.int64(), "at": pa.int64(), "kind": pa.int8(), "samples": pa.int64(),
+            "peak": pa.bool_(),
         }  # fmt: skip
         return pa.table({n: pa.array([r.get(n) for r in listed], types[n]) for n in base})
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors.kube import dump_file
 from collectors.kube.dump import import_kubectl
@@ -71,6 +73,22 @@ def test_of_many_texts_the_short_ones_stay(tmp_path: Path) -> None:
         assert (kept["fallow.dev/slo"], kept["fallow.dev/keep"]) == ("p99", "… (125,002 bytes)")
         assert 3 <= len(kept) <= 6
         assert item["spec"]["containers"][0]["name"] == "main"
+
+
+TEXTS = st.text(st.sampled_from('ab"\\\\\\n{}:,'), max_size=12)
+
+
+@given(
+    texts=st.lists(TEXTS, max_size=8), block=st.integers(1, 40), indent=st.sampled_from([None, 1])
+)
+def test_short_texts_stay_whatever_the_block(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], block: int, indent: int | None
+) -> None:
+    path = tmp_path_factory.mktemp("dump") / "dump.json"
+    path.write_text(json.dumps({"items": texts, "kind": "List"}, indent=indent), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dump_file, "_BLOCK", block)
+        assert dump_file.read_cut(path) == path.read_bytes()
 
 
 def measure(*words: object) -> float:

@@ -40,6 +40,8 @@ class DeviceSamples(msgspec.Struct, frozen=True):
     measures: dict[str, npt.NDArray[Any]]
     still: npt.NDArray[np.bool_] | None = None
     """Whether each sample repeats an old value (frozen.py); None = all are live."""
+    peak: npt.NDArray[np.bool_] | None = None
+    """Whether each row has a reading from the exit threshold on; None = no row has."""
     bucketed: bool = False
     """Rows are five-minute buckets: `energy_mj` is the energy used in one, not a counter."""
 
