@@ -177,12 +177,13 @@ def take_marks(warehouse: "Warehouse") -> None:
     if not warehouse.query(count, {"end": parameters["end"]}).num_rows:
         return
     with warehouse.transaction() as cursor:
-        cursor.execute(
+        run_change(
+            cursor,
             f"INSERT INTO unposted BY NAME SELECT bucket + $taken AS bucket FROM unposted"
             f" WHERE {waiting} {UNMARKED}",
             parameters,
         )
-        cursor.execute(f"DELETE FROM unposted WHERE {waiting}", {"end": parameters["end"]})
+        run_change(cursor, f"DELETE FROM unposted WHERE {waiting}", parameters)
 
 
 def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:

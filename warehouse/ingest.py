@@ -175,7 +175,8 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                 cursor.unregister("incoming")
                 if table == "rejection":
                     oldest = recent - REJECTION_DAYS
-                    cursor.execute(_DROP_REJECTIONS, {"oldest": oldest, "most": MOST_REJECTIONS})
+                    limits = {"oldest": oldest, "most": MOST_REJECTIONS}
+                    run_change(cursor, _DROP_REJECTIONS, limits)
                 if table == "sample" and new:
                     marks = mark_buckets(cursor, rows, marks.stored)
                 added += 0 if table == "rejection" else new

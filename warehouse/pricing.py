@@ -32,7 +32,7 @@ from warehouse.rate_history import (
     end_rates,
     merge_rates,
 )
-from warehouse.statements import fetch_row
+from warehouse.statements import fetch_row, read_rows, run_change
 from warehouse.steps import compose_query, load_step
 from warehouse.views.copies import LAKE_SNAPSHOT
 
@@ -144,8 +144,8 @@ def _replace_rates(
     _log_kept_prices(changes, validity, "prices.valid_from")
     if home:
         name = _CURSOR + home
-        cursor.execute("DELETE FROM cursor WHERE source = ?", [name])
-        cursor.execute("INSERT INTO cursor VALUES (?, ?)", [name, now])
+        run_change(cursor, "DELETE FROM cursor WHERE source = $name", {"name": name})
+        run_change(cursor, "INSERT INTO cursor VALUES ($name, $now)", {"name": name, "now": now})
 
 
 def _add_rates(
@@ -209,10 +209,10 @@ def _merge_stored(
     is_whole: bool = True,
 ) -> tuple[RateChange, ...]:
     """Store what `merge_rates` makes of the rows that a query selects; return what changes."""
-    stored = cursor.execute(sql, parameters).to_arrow_table()
+    stored = read_rows(cursor, sql, parameters)
     history = merge_rates(_convert(stored), _convert(rates), validity, is_whole=is_whole)
-    cursor.execute(
-        f"DELETE FROM rate WHERE rowid IN (SELECT rowid FROM ({sql}) AS stored)", parameters
+    run_change(
+        cursor, f"DELETE FROM rate WHERE rowid IN (SELECT rowid FROM ({sql}) AS stored)", parameters
     )
     rows = [msgspec.structs.asdict(row) for row in history.rows]
     cursor.register("incoming", pa.Table.from_pylist(rows, schema=get_schema("rate")))
@@ -241,7 +241,7 @@ def _note_changes(
         for step in ("pricing/marked_hours", "restatement/changed_months")
     )
     hour = now.replace(minute=0, second=0, microsecond=0)
-    due = cursor.execute(months, {"hour": hour}).to_arrow_table().to_pylist()
+    due = read_rows(cursor, months, {"hour": hour}).to_pylist()
     if due:
         row = fetch_row(cursor, LAKE_SNAPSHOT)
         before = row[0] if row else None

@@ -48,6 +48,7 @@ from warehouse.statements import (
     count_threads,
     fetch_row,
     read_many_rows,
+    read_rows,
     write_literal,
 )
 from warehouse.steps import compose_query, load_step
@@ -605,7 +606,7 @@ def roll_samples(
     if named:
         samples = read_many_rows(cursor, sql, parameters)
     else:  # few, in a temporary table
-        samples = cursor.execute(sql, parameters).to_arrow_table()
+        samples = read_rows(cursor, sql, parameters)
     where = (values[name] for name in ("cluster", "first", "last"))
     texts = labels.rows.drop_columns(["interval_s"])
     return reduce_samples(samples.to_batches(), texts, *where, threads=threads)
@@ -621,7 +622,7 @@ def list_labels(
     """
     sql = _write_labelled(with_samples, "rollup/labels")
     for is_strong in (False, True):
-        rows = cursor.execute(sql, {**values, "is_strong": is_strong}).to_arrow_table()
+        rows = read_rows(cursor, sql, {**values, "is_strong": is_strong})
         if len(rows["label"].unique()) == rows.num_rows:
             return SampleLabels(rows, is_strong)
     raise WarehouseError(

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -160,6 +161,8 @@ def write_literal(value: Any) -> str:  # noqa: PLR0911  (one case per type)
             return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
         case date() as day:
             return f"DATE '{day.isoformat()}'"
+        case timedelta() as span:
+            return f"INTERVAL '{span // timedelta(microseconds=1)} microseconds'"
         case list() | tuple() as several:
             return f"[{', '.join(map(write_literal, several))}]"
         case text:
@@ -181,23 +184,31 @@ def _write_literals(sql: str, parameters: Mapping[str, Any]) -> str:
     Raises:
         duckdb.InvalidInputException: a name has no value, or a value is not used.
     """
-    encoded, named = sql.encode(), set()
-    starts = [start for start, _ in duckdb.tokenize(sql)]
     parts, copied_to = [], 0
-    # The engine's own tokens: `$name` inside a string or a comment is not a parameter.
-    for start, word, end in zip(starts, starts[1:], [*starts[2:], len(encoded)], strict=False):
-        match = _NAME.match(encoded, word, end)
-        if encoded[start:word] != b"$" or not match:
-            continue
-        name = match[0].decode()
+    places = _find_parameters(sql)
+    for start, name, end in places:
         if name not in parameters:
             raise duckdb.InvalidInputException(f"parameter ${name} has no value")
-        named.add(name)
-        parts += [encoded[copied_to:start].decode(), f"({write_literal(parameters[name])})"]
-        copied_to = match.end()
-    if unused := sorted(set(parameters) - named):
+        parts += [sql[copied_to:start], f"({write_literal(parameters[name])})"]
+        copied_to = end
+    if unused := sorted(set(parameters) - {name for _, name, _ in places}):
         raise duckdb.InvalidInputException(f"there is no parameter ${unused[0]} in the statement")
-    return "".join([*parts, encoded[copied_to:].decode()])
+    return "".join([*parts, sql[copied_to:]])
+
+
+@lru_cache(maxsize=1000)  # a process runs the same texts again: 3 ms each time
+def _find_parameters(sql: str) -> tuple[tuple[int, str, int], ...]:
+    """Return where the `$name` parameters of a statement begin and end, and their names."""
+    encoded = sql.encode()
+    starts = [start for start, _ in duckdb.tokenize(sql)] if b"$" in encoded else []
+    places = []
+    # The engine's own tokens: `$name` inside a string or a comment is not a parameter.
+    for start, word, end in zip(starts, starts[1:], [*starts[2:], len(encoded)], strict=False):
+        match = _NAME.match(encoded, word, end) if encoded[start:word] == b"$" else None
+        if match:
+            begin = len(encoded[:start].decode())  # tokens are counted in bytes
+            places.append((begin, match[0].decode(), begin + 1 + len(match[0].decode())))
+    return tuple(places)
 
 
 def _is_writable(value: Any) -> bool:

@@ -139,23 +139,24 @@ class WorkClock:
 
     def __init__(self, working: tuple[int, int], zone: str) -> None:
         self._working, self._zone = working, ZoneInfo(zone)
-        self._counts: dict[tuple[int, int], int] = {}
+        self._hours: dict[int, bool] = {}
 
     def working(self, hours: Ints, ahead: int) -> Ints:
         """Return how many of the `ahead` hours from each hour on are working hours."""
-        each, of = np.unique(hours, return_inverse=True)
-        counts: Ints = np.array([self._count(int(hour), ahead) for hour in each], dtype=np.int64)
-        return counts[of]
+        if not len(hours):
+            return hours
+        first = int(hours.min())
+        span = range(first, int(hours.max()) + ahead)
+        sums = np.cumsum([0, *map(self._is_working, span)], dtype=np.int64)
+        counts: Ints = sums[hours - first + ahead] - sums[hours - first]
+        return counts
 
-    def _count(self, hour: int, ahead: int) -> int:
-        key = hour, ahead
-        if key not in self._counts:
+    def _is_working(self, hour: int) -> bool:
+        if hour not in self._hours:
             opens, closes = self._working
-            local = [datetime.fromtimestamp((hour + n) * HOUR_S, self._zone) for n in range(ahead)]
-            self._counts[key] = sum(
-                at.weekday() < WEEKEND and opens <= at.hour < closes for at in local
-            )
-        return self._counts[key]
+            at = datetime.fromtimestamp(hour * HOUR_S, self._zone)
+            self._hours[hour] = at.weekday() < WEEKEND and opens <= at.hour < closes
+        return self._hours[hour]
 
 
 class IdleTimes(NamedTuple):
@@ -266,12 +267,13 @@ class ActivityHours:
         return IdleTimes(self._owner[begins], self._hour[begins], self._hour[ends] + 1, itself)
 
     def _describe_hours(self, now: Ints, begin: Ints, ahead: int) -> _Hours:
-        first = min(self._origin, int(begin.min()), int(now.min())) - ahead
+        rows = [self._origin] if len(self._hour) else []
+        first = min(*rows, int(begin.min()), int(now.min())) - ahead
         count = max(self._origin + self._wide, int(now.max())) - first + ahead + 1
         working = self._clock.working(np.arange(first, first + count), ahead)
         mostly = 2 * working > ahead
-        rows = np.pad(mostly.astype(np.int64), (0, -count % ahead)).reshape(-1, ahead)
-        return _Hours(first, count, working > 0, mostly, rows.cumsum(axis=0).ravel())
+        horizons = np.pad(mostly.astype(np.int64), (0, -count % ahead)).reshape(-1, ahead)
+        return _Hours(first, count, working > 0, mostly, horizons.cumsum(axis=0).ravel())
 
     def _count_others(self, owner: Ints, now: Ints, age: Ints, ahead: int, facts: _Hours) -> Ints:
         """Count others' idle times of the kind that had lasted `age` hours, and those that ended.

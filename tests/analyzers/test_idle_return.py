@@ -52,6 +52,16 @@ def test_working_hours_are_local() -> None:
     assert WorkClock((8, 18), "Europe/Berlin").working(np.array([6, 7]), 1).tolist() == [0, 1]
 
 
+def test_without_rows_only_hours_around_the_question_count() -> None:
+    none: Any = np.array([], dtype=np.int64)
+    clock = WorkClock((8, 18), "UTC")
+    made = ActivityHours(none, none, none.astype(bool), np.array([0]), clock)
+    at = np.array([490_000])
+    counts = made.count_exposures(np.array([0]), at, at - 6, 4)
+    assert counts.tolist() == [[1, 0, 0, 0]]
+    assert len(clock._hours) < 50
+
+
 def test_a_rest_begins_after_the_last_active_hour_before_now() -> None:
     made = hours("a..a..", "...", "  ..")
     assert made.rest_since(0, 6, 5) == 4

@@ -12,9 +12,11 @@ from typing import Any, Never
 import pytest
 
 from fallow import __version__, errors
+from fallow.settings import Settings
 from runtime.cli import app as application
 from runtime.cli import config, run
 from runtime.cli.app import EPILOG
+from warehouse.lake import Warehouse
 
 Fallow = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +41,19 @@ def test_help_starts_in_a_blink_and_loads_nothing_heavy(process: Fallow) -> None
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.4
+
+
+def test_a_command_that_reads_the_warehouse_does_not_load_pandas(settings: Settings) -> None:
+    Warehouse.open(settings, write=True).close()
+    code = (
+        "import sys\nfrom runtime.cli import run\n"
+        f"code = run(['spend', '--home', {str(settings.home)!r}])\n"
+        "sys.exit('pandas' if 'pandas' in sys.modules else code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
