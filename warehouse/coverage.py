@@ -21,6 +21,7 @@ from warehouse.signals.frozen import is_still
 from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
+WEEK = timedelta(days=7)
 MONTH, LAST_MONTH = MONTHS = ("month", "last-month")
 """Windows that are calendar months: this one so far, and the whole one before it."""
 STALE = 3
@@ -103,6 +104,54 @@ class ClusterAge(msgspec.Struct, frozen=True):
     def stale(self, now: datetime, every: timedelta) -> bool:
         """Return whether the newest sample is older than three intervals, or than three `every`."""
         return now - self.newest > STALE * max(self.interval, every)
+
+
+def find_extent(views: Views, cluster: str | None = None) -> Window | None:
+    """Return the time from the first sample of any device to the last; None = no sample."""
+    row = views.query(load_step("coverage/extent"), {"cluster": cluster}).to_pylist()[0]
+    if row["first"] is None or row["last"] is None or row["last"] <= row["first"]:
+        return None
+    return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
+
+
+def list_clusters(views: Views) -> list[str]:
+    """Return the clusters that have telemetry or an inventory, by name."""
+    rows = views.query(load_step("coverage/clusters"))["cluster"].to_pylist()
+    return [str(name) for name in rows]
+
+
+def require_cluster(views: Views, cluster: str | None) -> None:
+    """Check that a cluster has data, if any has; None is not checked.
+
+    Raises:
+        UsageError: it has none.
+    """
+    names = list_clusters(views) if cluster is not None else []
+    if names and cluster not in names:
+        raise UsageError(f"no data of cluster {cluster!r}", hint=f"clusters: {', '.join(names)}")
+
+
+def require_data(window: Window, extent: Window, cluster: str | None = None) -> None:
+    """Check that a window touches the data.
+
+    Raises:
+        UsageError: it lies before or after them.
+    """
+    if window.start < extent.end and window.end > extent.start:
+        return
+    last = Window(max(extent.start, extent.end - WEEK), extent.end)
+    times = (last.start, last.end + timedelta(seconds=59))
+    start, end = (at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M") for at in times)
+    scope = f" of cluster {cluster!r}" if cluster else ""
+    raise UsageError(
+        f"no data{scope} from {format_span(window)}; data are from {format_span(extent)}",
+        hint=f"their last days: --window {start}/{end}",
+    )
+
+
+def format_span(window: Window) -> str:
+    """Return the start and end of a window as a short text."""
+    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
 
 
 def sum_covered_hours(views: Views, window: Window, cluster: str | None = None) -> float:

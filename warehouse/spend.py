@@ -39,6 +39,7 @@ def read_spend(
     *,
     share_unallocated: bool = False,
     cluster: str | None = None,
+    team: str | None = None,
 ) -> pa.Table:
     """Return GPU-hours and dollars of the ledger's hours that the window touches.
 
@@ -49,7 +50,7 @@ def read_spend(
     utilisation; null = not measured), measured_gpu_hours (allocated, where it was measured),
     share_pct (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill.
     `(platform)` owns unallocated time. With `share_unallocated` its dollars go to the owners of the
-    same cluster in proportion to theirs; its hours stay.
+    same cluster in proportion to theirs; its hours stay. A team's rows are its part of all rows.
     View `loaded`: a GPU costs its part of the whole node; `gpu`: its GPU part only.
 
     Raises:
@@ -72,6 +73,7 @@ def read_spend(
             "view": view,
             "share_unallocated": share_unallocated,
             "cluster": cluster,
+            "team": team,
         },
     )
     return rows.select([*dict.fromkeys(by), *rows.column_names[len(KEYS) :]])

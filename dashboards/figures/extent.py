@@ -35,10 +35,14 @@ def read_extent(views: Views) -> DataExtent | None:
     )
 
 
-def read_names(views: Views, window: Window) -> dict[str, tuple[str, ...]]:
+def read_names(
+    views: Views,
+    window: Window,
+    filters: Filters = Filters(),  # noqa: B008  (frozen)
+) -> dict[str, tuple[str, ...]]:
     """Return the names of clusters, teams, namespaces, models and pools, the largest first."""
     rows = run_query(
-        views, (*BY_HOUR, "extent/names"), window, Filters(), most=MOST_NAMES
+        views, (*BY_HOUR, "extent/names"), window, filters, most=MOST_NAMES
     ).to_pylist()
     names_by_kind: dict[str, list[str]] = {}
     for row in rows:
@@ -52,7 +56,7 @@ def require_names(views: Views, window: Window, **wanted: str | None) -> None:
     Raises:
         UsageError: it held none.
     """
-    there = read_names(views, window) if any(wanted.values()) else {}
+    there = {} if set(wanted.values()) == {None} else read_names(views, window)
     for label, name in wanted.items():
         names = there.get(label, ())
         if name is not None and name not in names:

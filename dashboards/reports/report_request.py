@@ -15,7 +15,7 @@ from dashboards.reports import amounts
 from dashboards.reports.document import ReportColumn, ReportTable
 from dashboards.text import format_share
 from fallow import money
-from fallow.errors import EmptyWarehouseError, UsageError
+from fallow.errors import EmptyWarehouseError
 from fallow.protocols import Views
 from fallow.settings import Settings
 from fallow.window import Window
@@ -42,18 +42,13 @@ class ReportRequest(msgspec.Struct, frozen=True):
     """Whether tables keep every row: for machine-readable files."""
 
 
-def check_window(views: Views, window: Window, now: datetime) -> Window:
+def check_window(views: Views, window: Window) -> Window:
     """Return the window as it is accounted: whole hours, without hours that have no data.
 
     Raises:
         EmptyWarehouseError: there are no data, or no hour is accounted yet.
-        UsageError: there are none in the window, or it is in the future.
+        UsageError: there are none in the window.
     """
-    if window.start >= now:
-        raise UsageError(
-            f"the window begins {window.start:%Y-%m-%d %H:%M} UTC, in the future",
-            hint="--window 30d is the last thirty days; START/END are times",
-        )
     data_extent = extent.read_extent(views)
     if data_extent is None:
         raise EmptyWarehouseError(
@@ -63,17 +58,10 @@ def check_window(views: Views, window: Window, now: datetime) -> Window:
         raise EmptyWarehouseError(
             "no hour is accounted yet", hint="write the ledger: fallow collect --once"
         )
-    end = min(window.end, data_extent.accounted)
-    if end <= max(window.start, data_extent.samples.start):
-        raise UsageError(
-            f"nothing is accounted from {window.start:%Y-%m-%d %H:%M} to "
-            f"{window.end:%Y-%m-%d %H:%M} UTC",
-            hint=(
-                "the data are "
-                f"{data_extent.samples.start:%Y-%m-%dT%H:%MZ}/{data_extent.accounted:%Y-%m-%dT%H:%MZ}"
-            ),
-        )
-    return align_window(Window(max(window.start, data_extent.samples.start), end))
+    accounted = Window(data_extent.samples.start, data_extent.accounted)
+    coverage.require_data(window, accounted)
+    start, end = max(window.start, accounted.start), min(window.end, accounted.end)
+    return align_window(Window(start, end))
 
 
 def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def prometheus(
     run: CommandRun,
     url: Annotated[str | None, typer.Option(help="base URL, without /api/v1")] = None,
     since: Annotated[
-        str, typer.Option("--window", "--since", help="how far back: 30d, or a time")
+        str, typer.Option("--window", "--since", help="30d, a time, or START/END")
     ] = "30d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:

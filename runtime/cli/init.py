@@ -1,6 +1,7 @@
 """`fallow init`: check sources, and write a first settings file."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from string import Template
@@ -52,16 +53,19 @@ def init(  # noqa: PLR0917  (options)
     ] = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for what no option says")] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="write it though it exists or a check fails")
+    ] = False,
 ) -> int:
     """Write a first settings file, and say what its sources have.
 
-    On a terminal it asks for what no option says.
+    On a terminal it asks for what no option says. Where a check fails nothing is written.
     """
+    if file.is_dir():
+        place = shlex.quote(str(file / "fallow.yaml"))
+        raise UsageError(f"{file} is a folder", hint=f"name the file: fallow init {place}")
     if file.exists() and not force:
-        raise UsageError(
-            f"{file} exists already", hint=f"fallow init {file} --force replaces it, or edit it"
-        )
+        raise UsageError(f"{file} exists already", hint="--force replaces it, or edit it")
     is_asking = not yes and sys.stdin.isatty()
 
     def answer(typed: str | None, question: str, default: str = "") -> str:
@@ -82,6 +86,11 @@ def init(  # noqa: PLR0917  (options)
         usd_per_gpu_hour=answer(usd_per_gpu_hour, "USD per GPU-hour (empty = list prices)"),
     )
     rows = checks.check_sources_and_prices(_load_answers(answers), run.now())
+    run.data(rows, noun="checks")
+    code = checks.exit_code(rows)
+    if code and not force:
+        run.say(f"{file} is not written, for a check failed: mend it and try again, or add --force")
+        return code
     try:
         file.write_text(write_settings(answers), encoding="utf-8")
     except OSError as error:
@@ -89,12 +98,11 @@ def init(  # noqa: PLR0917  (options)
             f"{file} cannot be written: {error.strerror or error}",
             hint="name a file in a folder that exists",
         ) from error
-    run.data(rows, noun="checks")
     unknown = [row["check"] for row in rows if row["status"] not in {"ok", "off"}]
     run.say(f"{file} is written; fallow up collects, and shows it at http://127.0.0.1:8501")
     if unknown:
         run.say(f"unknown or less exact until mended: {', '.join(dict.fromkeys(unknown))}")
-    return checks.exit_code(rows)
+    return code
 
 
 def _load_answers(answers: FirstAnswers) -> Settings:

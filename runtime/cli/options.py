@@ -5,7 +5,7 @@ Global options may be before or after the command's name; the later one wins.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.models import ArgumentInfo
 
 from fallow import __version__
 from fallow.demo_marker import read_now, require_own_home
-from fallow.errors import EmptyWarehouseError
+from fallow.errors import EmptyWarehouseError, UsageError
 from fallow.texts import spell_out
 from runtime.service.stop_signals import interrupt_on_signals
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 WINDOW = "7d (until the newest hour in the ledger), month, last-month, or START/END"
 UNTIL = "now, or a time: where --window 7d ends instead"
+TEAM = "only this team"
 
 
 class Output(StrEnum):
@@ -96,12 +98,22 @@ class CommandRun:
     def warehouse(
         self, settings: "Settings", *, write: bool = False
     ) -> "AbstractContextManager[Warehouse]":
-        """Open the warehouse of these settings."""
+        """Open the warehouse of these settings.
+
+        Raises:
+            UsageError: it is to be read, and has no data of the cluster that an option names.
+        """
+        from warehouse.coverage import require_cluster  # noqa: PLC0415
         from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
         opened = Warehouse.open(settings, write=write, clock=self.now)
         if not write:
             self.resources.enter_context(interrupt_on_signals(opened.interrupt))
+            try:
+                require_cluster(opened, self.options.get("cluster"))
+            except BaseException:
+                opened.close()
+                raise
         return opened
 
     def now(self) -> "datetime":
@@ -137,6 +149,7 @@ def command(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(ctx: typer.Context, **values: Any) -> Any:
+            _refuse_empty(ctx, values, parameters)
             here = {key: values.pop(key, None) for key in GLOBALS if output or key != "output"}
             outer = ctx.find_root().obj or {}
             run = CommandRun({key: here.get(key) or outer.get(key) for key in GLOBALS})
@@ -152,17 +165,34 @@ def command(
                 raise
 
         own = list(inspect.signature(function).parameters.values())[1:]
+        parameters = [
+            *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+            *(p for p in _list_global_parameters() if output or p.name != "output"),
+        ]
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-                *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
-                *(p for p in _list_global_parameters() if output or p.name != "output"),
-            ]
+            [context, *parameters]
         )
         app.command(name)(call)
         return function
 
     return register
+
+
+def _refuse_empty(
+    ctx: typer.Context, values: Mapping[str, Any], parameters: Sequence[inspect.Parameter]
+) -> None:
+    """Refuse an argument or option that is an empty text: a script's variable was not set."""
+    for parameter in parameters:
+        value = values.get(parameter.name)
+        if value != parameter.default and isinstance(value, str) and not value.strip():
+            (info,) = parameter.annotation.__metadata__
+            option = f"--{parameter.name.rstrip('_').replace('_', '-')}"
+            name = info.metavar if isinstance(info, ArgumentInfo) else option
+            raise UsageError(
+                f"{(name or '').strip('[]')} is empty",
+                hint=f"{info.help}: {ctx.command_path} --help",
+            )
 
 
 def add_group(

@@ -57,7 +57,7 @@ def report(
     window_text = windows.end_window(window, until, now)
     with run.warehouse(settings) as warehouse:
         cluster = run.options.get("cluster")
-        span = windows.find_ledger_hours(warehouse, window_text, now)
+        span = windows.find_ledger_hours(warehouse, window_text, now, cluster)
         result = reports.produce(
             warehouse,
             settings,

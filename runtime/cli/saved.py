@@ -6,9 +6,9 @@ import typer
 
 from dashboards.figures.savings import KINDS
 from fallow.errors import UsageError
-from fallow.window import parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
-from runtime.operations.accounting import savings
+from runtime.operations.accounting import savings, windows
+from warehouse.coverage import find_extent, require_data
 
 BY = ("policy", "action", "team", "kind")
 
@@ -22,7 +22,7 @@ def saved(
     run: CommandRun,
     *,
     since: Annotated[
-        str, typer.Option("--window", "--since", help="of what was done since, such as 30d")
+        str, typer.Option("--window", "--since", help="of what was done then: 30d, or START/END")
     ] = "30d",
     by: Annotated[str, typer.Option(help=" | ".join(BY))] = "policy",
     cases: Annotated[
@@ -37,16 +37,17 @@ def saved(
     if by not in BY:
         raise UsageError(f"--by {by!r} is none of: {', '.join(BY)}")
     settings, now = run.settings(), run.now()
-    since_at = parse_timestamp(since, now=now)
+    cluster, window = run.options.get("cluster"), windows.parse_since(since, now)
     with run.warehouse(settings) as warehouse:
+        extent = find_extent(warehouse, cluster)
+        if extent is not None:
+            require_data(window, extent, cluster)
         if cases:
-            cluster = run.options.get("cluster")
-            rows = savings.read_cases(warehouse, since=since_at, cluster=cluster)
-            run.data(rows, noun="cases")
+            run.data(savings.read_cases(warehouse, window, cluster), noun="cases")
             return
-        groups, total = savings.sum_savings(warehouse, settings, since=since_at, by=by, now=now)
+        groups, total = savings.sum_savings(warehouse, settings, window=window, by=by, now=now)
     if run.output is Output.json:
-        run.data(groups, noun="savings", by=by, since=since_at, until=now, total=total)
+        run.data(groups, noun="savings", by=by, since=window.start, until=window.end, total=total)
         return
     run.data(groups, noun="savings")
     if run.output is Output.csv:
@@ -54,7 +55,7 @@ def saved(
     usd = "no price" if total["usd"] is None else f"${total['usd']:,.2f}"
     parts = [f"${total[k]:,.2f} {k}: {words}" for k, words in KINDS.items() if total[k]]
     run.say(
-        f"{total['actions']} actions since {since_at:%Y-%m-%d %H:%M} UTC saved "
+        f"{total['actions']} actions since {window.start:%Y-%m-%d %H:%M} UTC saved "
         f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({'; '.join(parts)})" if parts else "")
     )
     if total["unknown_gpu_hours"]:

@@ -20,7 +20,7 @@ def scan(
         str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
     ] = None,
     since: Annotated[
-        str, typer.Option("--window", "--since", help="how far back: 7d, 36h, or a time")
+        str, typer.Option("--window", "--since", help="7d, 36h, a time, or START/END")
     ] = "7d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
     rate: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fallow.errors import UsageError
-from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import TEAM, UNTIL, WINDOW, CommandRun, Output, command
 from runtime.operations.accounting import ledger_totals, windows
 from runtime.operations.answers import documents
 
@@ -34,6 +34,7 @@ def spend(
     ] = "team",
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
     until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
+    team: Annotated[str | None, typer.Option(help=TEAM)] = None,
     view: Annotated[str, typer.Option(help="loaded: the whole node's price; gpu: its GPUs'")] = (
         "loaded"
     ),
@@ -59,6 +60,7 @@ def spend(
             by=names,
             view=view,
             share_unallocated=share_unallocated,
+            team=team,
         )
     for line in table.notes:
         run.say(line)

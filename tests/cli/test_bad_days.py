@@ -73,24 +73,6 @@ def test_a_warehouse_that_holds_nothing_yet(
     assert (ran.code, word in said(ran)) == (code, True), ran.err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["spend"], ["analyze", "idle"], ["analyze", "idle", "sizing", "anomalies"], ["saved"]],
-    ids=" ".join,
-)
-def test_a_window_in_the_future_is_said_and_has_nothing(
-    fallow: Fallow, filled: Path, words: list[str]
-) -> None:
-    option = "--since" if words == ["saved"] else "--window"
-    ran = fallow(*words, option, "2031-01-01" if option == "--since" else FUTURE, "--home", filled)
-    text = said(ran)
-    if option == "--since":
-        assert ran.code in (0, 2), ran.err
-    else:
-        assert ran.code == 0, ran.err
-        assert "nothing lies there; the data are 2026-03-01" in text
-
-
 def test_one_source_that_is_down_is_a_row_and_the_others_are_kept(
     fallow: Fallow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -95,3 +95,26 @@ def test_a_budget_of_nothing_is_over_as_soon_as_something_is_paid(
     paid_for_nothing = TeamBudget("t", Decimal(), Decimal(1), Decimal(1), Decimal(1))
     assert (paid_for_nothing.stands, paid_for_nothing.load) == ("over", Decimal("Infinity"))
     assert fallow("forecast", "--team", "", *place).code == 2, "it is not that of all teams"
+
+
+@pytest.mark.parametrize(
+    "words", [("spend",), ("spend", "--share-unallocated"), ("chargeback",)], ids=" ".join
+)
+def test_a_team_pays_what_its_row_says(home: Path, fallow: Fallow, words: tuple[str, ...]) -> None:
+    wanted = (*words, "--home", home, "--window", "24h", "-o", "json")
+    (noun, usd) = ("chargeback", "total_usd") if words == ("chargeback",) else ("spend", "usd")
+    row = read(fallow(*wanted).out)[noun][0]
+    (alone,) = read(fallow(*wanted, "--team", row["team"]).out)[noun]
+    for name in ("gpu_hours", usd, "idle_usd", "busy_pct"):
+        assert alone[name] == row[name], name
+
+
+@pytest.mark.parametrize("by", ["team", "cluster"])
+def test_the_months_of_all_parts_are_the_whole_month(home: Path, fallow: Fallow, by: str) -> None:
+    (whole,) = read(fallow("forecast", "--home", home, "-o", "json").out)["forecasts"]
+    rows = read(fallow("forecast", "--home", home, "--by", by, "-o", "json").out)["forecasts"]
+    assert len({row[by] for row in rows}) == len(rows)
+    paid = sum(row["usd"] for row in rows)
+    assert paid == pytest.approx(whole["usd"], abs=Decimal("0.2"))
+    refused = fallow("forecast", "--home", home, "--by", "node")
+    assert (refused.code, "hint: fallow forecast --by team" in refused.err) == (2, True)

@@ -18,7 +18,11 @@ CLOSED = "http://127.0.0.1:1"
 
 
 def test_the_file_has_what_the_options_say(fallow: Fallow, tmp_path: Path) -> None:
-    ran = fallow("init", "--prometheus", CLOSED, "--cluster", "east", "--usd-per-gpu-hour", "2.5")
+    words = ("init", "--prometheus", CLOSED, "--cluster", "east", "--usd-per-gpu-hour", "2.5")
+    ran = fallow(*words)
+    assert (ran.code, (tmp_path / "fallow.yaml").exists()) == (75, False)
+    assert "is not written" in ran.err
+    ran = fallow(*words, "--force")
     settings = load(file=tmp_path / "fallow.yaml", environ={}).settings
     assert (settings.cluster, settings.prometheus.url) == ("east", CLOSED)
     assert str(settings.prices.usd_per_gpu_hour) == "2.5"
@@ -55,17 +59,19 @@ def test_a_wrong_answer_writes_no_file(
     assert not (tmp_path / "fallow.yaml").exists()
 
 
-@pytest.mark.parametrize("place", ["nowhere/fallow.yaml", "."])
-def test_a_place_that_cannot_be_written_is_named(fallow: Fallow, place: str) -> None:
-    ran = fallow("init", place, "--force", "--prometheus", CLOSED)
-    assert (ran.code, ran.err.startswith(f"fallow: {place} cannot be written: ")) == (2, True)
+def test_a_place_that_cannot_be_written_is_named(fallow: Fallow) -> None:
+    ran = fallow("init", "nowhere/fallow.yaml", "--force", "--prometheus", CLOSED)
+    assert ran.code == 2
+    assert "fallow: nowhere/fallow.yaml cannot be written: " in ran.err
+    ran = fallow("init", ".", "--force", "--prometheus", CLOSED)
+    assert (ran.code, "hint: name the file: fallow init fallow.yaml" in ran.err) == (2, True)
 
 
 def test_without_a_source_it_says_so(fallow: Fallow, tmp_path: Path) -> None:
     ran = fallow("init")
     assert ran.code == 1
     assert "no source is configured" in ran.out
-    assert load(file=tmp_path / "fallow.yaml", environ={}).settings.cluster == "default"
+    assert not (tmp_path / "fallow.yaml").exists()
 
 
 def test_a_terminal_prompts_for_what_no_option_says(
@@ -79,7 +85,7 @@ def test_a_terminal_prompts_for_what_no_option_says(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(typer, "prompt", prompt)
     monkeypatch.setattr(typer, "confirm", lambda *_words, **_more: False)
-    fallow("init")
+    fallow("init", "--force")
     settings = load(file=tmp_path / "fallow.yaml", environ={}).settings
     assert (settings.cluster, settings.prometheus.url) == ("west", CLOSED)
     assert str(settings.prices.usd_per_gpu_hour) == "3"

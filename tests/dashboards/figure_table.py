@@ -198,7 +198,7 @@ def _read_saved_and_incidents(
 ) -> Iterator[Answer]:
     """Yield what `fallow saved` and `fallow incidents` say, which know no team."""
     _, total = operations_savings.sum_savings(
-        views, settings, since=window.start, by="policy", now=window.end
+        views, settings, window=window, by="policy", now=window.end
     )
     for label in ("Verified saved", "Verified actions", "Reversals"):
         name = FIGURES[label].command.partition(".")[2]

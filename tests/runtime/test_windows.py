@@ -63,18 +63,16 @@ def test_the_end_of_the_data_is_said_when_it_is_old(hours: int, *, said: bool) -
     assert ("the data end" in note) is said
 
 
-def test_a_window_that_was_asked_for_is_kept_even_where_nothing_lies() -> None:
-    window, note = choose(seen("2020-01-01T00:00", "2020-01-03T06:00"), "2d", NOW)
-    assert window == Window(NOW - timedelta(days=2), NOW)
-    assert "the data are 2020-01-01" in note
+def test_a_window_without_data_is_refused_with_one_that_has_some() -> None:
+    with pytest.raises(UsageError, match="data are from 2020-01-01 00:00 to") as caught:
+        choose(seen("2020-01-01T00:00", "2020-01-03T06:00"), "2d", NOW)
+    assert "--window 2020-01-01T00:00/2020-01-03T06:00" in str(caught.value.hint)
 
 
 def test_an_empty_warehouse_is_refused_with_what_to_do() -> None:
     with pytest.raises(EmptyWarehouseError, match="no telemetry") as caught:
         choose(Devices(None, None), None, NOW)
     assert "fallow collect --once" in str(caught.value.hint)
-    with pytest.raises(UsageError, match="cluster 'a'"):
-        choose(Devices(None, None), None, NOW, "a")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ SELECT
     100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct,
     max(price_as_of) AS price_as_of
 FROM shared_out
+WHERE $team::VARCHAR IS null OR team = $team
 GROUP BY cluster, namespace, team, workload, model, pool, node, state
 ORDER BY
     usd DESC NULLS LAST,

@@ -32,7 +32,7 @@ SELECT
     owned,
     CASE WHEN list_contains($by, 'cluster') THEN cluster END AS cluster,
     CASE WHEN list_contains($by, 'namespace') THEN namespace END AS namespace,
-    CASE WHEN list_contains($by, 'team') THEN team END AS team,
+    CASE WHEN list_contains($by, 'team') OR $team IS NOT null THEN team END AS team,
     CASE WHEN list_contains($by, 'workload') THEN workload END AS workload,
     CASE WHEN list_contains($by, 'model') THEN model END AS model,
     CASE WHEN list_contains($by, 'pool') THEN pool END AS pool,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dashboards.figures import reconciliation, savings
+from dashboards.figures import extent, reconciliation, savings
 from dashboards.figures.query import Filters
 from dashboards.figures.reconciliation import Reconciliation
 from fallow import money
@@ -61,6 +61,7 @@ def read_total_spend(
     by: Sequence[str],
     view: str,
     share_unallocated: bool,
+    team: str | None = None,
 ) -> SpendTable:
     """Return GPU-hours and dollars of a window, whose sum is the capacity and the bill.
 
@@ -70,9 +71,13 @@ def read_total_spend(
     known by (model, pool, node, state), or where the dollars are not the fully loaded ones in which
     savings are counted. By workload, namespace,
     pool or node the rows of several clusters have their `cluster` too: equal names are different.
+
+    Raises:
+        UsageError: the window has no data, or none of this team.
     """
     span = windows.find_ledger_hours(warehouse, window, now, cluster)
-    chosen = span.window
+    chosen, filters = span.window, Filters(cluster=cluster, team=team)
+    extent.require_names(warehouse, chosen, team=team)
 
     def read(keys: Sequence[str]) -> list[dict[str, Any]]:
         table = read_spend(
@@ -82,12 +87,13 @@ def read_total_spend(
             view=view,
             share_unallocated=share_unallocated,
             cluster=cluster,
+            team=team,
         )
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
     def read_savings(keys: Sequence[str]) -> list[dict[str, Any]]:
-        return savings.read_by_owner(warehouse, chosen, Filters(cluster=cluster), keys)
+        return savings.read_by_owner(warehouse, chosen, filters, keys)
 
     keys = [*by, "cluster"] if CLUSTER_SCOPED.intersection(by) else by
     rows = read(keys)
@@ -100,7 +106,7 @@ def read_total_spend(
     ]
     sums = None
     if view == "loaded" and not share_unallocated:
-        sums = reconciliation.read_reconciliation(warehouse, chosen, Filters(cluster=cluster))
+        sums = reconciliation.read_reconciliation(warehouse, chosen, filters)
         # Where nothing is accounted, the window's own note says so: findings do not matter.
         notes += _write_savings_notes(sums, by) if rows else []
     is_analyzed = sums is not None and sums.saves_gpu_hours is not None

@@ -12,6 +12,7 @@ from dashboards.figures.savings import KINDS
 from fallow.money import apportion, round_to_cents
 from fallow.protocols import Views
 from fallow.settings import Settings
+from fallow.window import Window
 from runtime.operations.acting.plans import get_journal_path
 from runtime.operations.queries import load_sql
 
@@ -24,15 +25,16 @@ Row = dict[str, Any]
 
 
 def sum_savings(
-    warehouse: "Warehouse", settings: Settings, *, since: datetime, by: str, now: datetime
+    warehouse: "Warehouse", settings: Settings, *, window: Window, by: str, now: datetime
 ) -> tuple[list[Row], Row]:
-    """Return what actions since a time saved, by policy, action, team or kind, and the sum.
+    """Return what actions begun in a window saved, by policy, action, team or kind, and the sum.
 
     Dollars are in cents: a sum is rounded once, and the groups and kinds add up to it. `usd` is
     null where a part has no price. Reversals are counted in actions: those that their owner
     reversed within 24 h, as a share with its 95 % Wilson interval.
     """
-    rows = [r for r in _read_rows(warehouse, settings, now) if _to_aware_utc(r["start"]) >= since]
+    measured = _read_rows(warehouse, settings, now)
+    rows = [r for r in measured if window.start <= _to_aware_utc(r["start"]) < window.end]
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[by], []).append(row)
@@ -56,11 +58,10 @@ def _apportion_kinds(row: Row) -> None:
         row[kind] = usd
 
 
-def read_cases(views: Views, *, since: datetime, cluster: str | None) -> list[Row]:
-    """Return the progress of each case since a time: identified, notified, acted upon, verified."""
-    rows: list[Row] = views.query(
-        load_sql("cases"), {"since": since, "cluster": cluster}
-    ).to_pylist()
+def read_cases(views: Views, window: Window, cluster: str | None) -> list[Row]:
+    """Return how far each case of a window came: identified, notified, acted upon, verified."""
+    parameters = {**window.bounds(), "cluster": cluster}
+    rows: list[Row] = views.query(load_sql("cases"), parameters).to_pylist()
     return rows
 
 
@@ -97,7 +98,8 @@ def _measure_open(warehouse: "Warehouse", settings: Settings, now: datetime) -> 
             region=settings.prices.region,
         )
     rows: list[Row] = batch.rows.to_pylist()
-    return rows
+    clusters = {row["action"]: record.actions[row["action"]].workload[0] for row in rows}
+    return [row for row in rows if clusters[row["action"]] == settings.cluster]
 
 
 def _sum_rows(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:

@@ -1,5 +1,6 @@
 """Choose the window of a command: the requested one, the last days, or the data's own extent."""
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,6 @@ DEFAULT_LENGTH = timedelta(days=7)
 SAMPLE_EVERY = timedelta(seconds=60)
 STALE_AFTER = timedelta(hours=6)
 """If data end longer ago than this, the default window ends with them."""
-
-
-def find_extent(views: Views, cluster: str | None = None) -> Window | None:
-    """Return the time from the first sample of any device to the last; None = no sample."""
-    row = views.query(
-        "SELECT min(first_seen) AS first, max(last_seen) AS last FROM device "
-        "WHERE $cluster IS NULL OR cluster = $cluster",
-        {"cluster": cluster},
-    ).to_pylist()[0]
-    if row["first"] is None or row["last"] is None or row["last"] <= row["first"]:
-        return None
-    return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
 
 
 def find_inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
@@ -55,7 +44,8 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
         EmptyWarehouseError: the warehouse has no telemetry.
         UsageError: it has none of this cluster.
     """
-    data_extent = find_extent(views, cluster)
+    coverage.require_cluster(views, cluster)
+    data_extent = coverage.find_extent(views, cluster)
     if data_extent is None and inventory:
         data_extent = find_inventory_extent(views, cluster)
     if data_extent is None:
@@ -65,7 +55,7 @@ def require_extent(views: Views, cluster: str | None = None, *, inventory: bool 
             )
         raise UsageError(
             f"the warehouse holds no telemetry of cluster {cluster!r}",
-            hint="see which it holds: fallow spend --by cluster",
+            hint=f"fallow doctor --cluster {shlex.quote(cluster)} says what it lacks",
         )
     return data_extent
 
@@ -77,6 +67,17 @@ def parse(text: str, now: datetime) -> Window:
         UsageError: the text is no window, or it is empty.
     """
     return coverage.parse_window(text, now, now)
+
+
+def parse_since(text: str, now: datetime) -> Window:
+    """Read `30d`, a month, `START/END`, or the time from which a window goes on until now.
+
+    Raises:
+        UsageError: the text is none of these, or the window is empty.
+    """
+    if "/" in text or text in coverage.MONTHS:
+        return parse(text, now)
+    return Window(parse_timestamp(text, now=now), now)
 
 
 def choose(
@@ -94,19 +95,12 @@ def choose(
 
     Raises:
         EmptyWarehouseError: the warehouse has no telemetry.
-        UsageError: the text is not a window, or the cluster has no telemetry.
+        UsageError: the text is not a window, or no data lie in it.
     """
     data_extent = require_extent(views, cluster, inventory=inventory)
     if text is not None:
         requested = parse(text, now)
-        if requested.end <= data_extent.start or requested.start >= data_extent.end:
-            return (
-                requested,
-                (
-                    f"{format_window(requested)}: nothing lies there; "
-                    f"the data are {format_window(data_extent)}"
-                ),
-            )
+        coverage.require_data(requested, data_extent, cluster)
         return requested, format_window(requested)
     if data_extent.start >= now:
         return (
@@ -152,7 +146,7 @@ def find_covered_hours(
         UsageError: as `choose`.
     """
     newest = coverage.find_newest(views, lag, cluster)
-    data_extent = find_extent(views, cluster)
+    data_extent = coverage.find_extent(views, cluster)
     relative = (
         (text is None or "/" not in text) and data_extent is not None and data_extent.start < now
     )
@@ -220,4 +214,4 @@ def end_window(window: str | None, until: str | None, now: datetime) -> str | No
 def format_window(window: Window) -> str:
     """Return a window as a short text."""
     length = format_duration(window.seconds)
-    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC ({length})"
+    return f"{coverage.format_span(window)} ({length})"

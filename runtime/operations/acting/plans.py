@@ -30,6 +30,7 @@ from fallow.window import Window, format_duration
 from runtime.operations.accounting import windows
 from runtime.operations.acting.identities import add_reasons, build_views_with_identities
 from runtime.operations.analysis import analyzer_runs, case_identity
+from warehouse import coverage
 
 if TYPE_CHECKING:
     from actions.backtest import Backtest
@@ -164,7 +165,7 @@ def explain_why_not(
         UsageError: the text matches no workload, or several.
     """
     facts, _ = gather_cases(warehouse, settings, at=at, cluster=cluster)
-    extent = windows.find_extent(warehouse, cluster)
+    extent = coverage.find_extent(warehouse, cluster)
     # If the data end in the past, the recent workloads are those of their last day.
     last = at if extent is None else min(at, extent.end)
     subject = find_subject(
@@ -229,7 +230,7 @@ def run_backtest(
     analyzer = _load_analyzer(settings, rule)
     is_replayable = isinstance(analyzer, Replayable)
     times = build_time_grid(window, step or (STEP if is_replayable else SLOW_STEP))
-    extent = windows.find_extent(warehouse, cluster)
+    extent = coverage.find_extent(warehouse, cluster)
     begin = max(window.start - WARM_UP, extent.start) if extent else window.start
     whole = Window(begin, times[-1])
     if isinstance(analyzer, Replayable):
@@ -256,22 +257,17 @@ def find_history_window(
     """Return the requested window, as far as there are rows.
 
     Raises:
-        UsageError: there are no rows at all, or none in it, or it is in the future.
+        UsageError: there are no rows at all, or none in it.
     """
-    extent = windows.find_extent(warehouse, cluster)
+    coverage.require_cluster(warehouse, cluster)
+    extent = coverage.find_extent(warehouse, cluster)
     if extent is None:
         raise UsageError(
             "the warehouse holds no telemetry: there is nothing to replay",
             hint="fallow import, fallow collect or fallow demo bring some in",
         )
     window = windows.parse(since, now)
-    if window.start >= now:
-        raise UsageError(f"{windows.format_window(window)} lies in the future")
-    if window.start >= extent.end or window.end <= extent.start:
-        raise UsageError(
-            f"nothing lies in {windows.format_window(window)}",
-            hint=f"the data are {windows.format_window(extent)}",
-        )
+    coverage.require_data(window, extent, cluster)
     return Window(max(window.start, extent.start), min(window.end, extent.end, now))
 
 
@@ -423,8 +419,8 @@ def gather_cases(
     extent = windows.require_extent(warehouse, cluster, inventory=True)
     if extent.start >= at:
         raise UsageError(
-            f"there are no rows before {at:%Y-%m-%d %H:%M} UTC",
-            hint=f"the data are {windows.format_window(extent)}",
+            f"no data before {at:%Y-%m-%d %H:%M} UTC; data are from {coverage.format_span(extent)}",
+            hint=f"the plan of then: --at {extent.end:%Y-%m-%dT%H:%M}",
         )
     # Only what exists at this time may be acted upon: old data do not move the window back.
     window = Window(max(extent.start, at - windows.DEFAULT_LENGTH), at)

@@ -15,6 +15,7 @@ from fallow.models import Subject
 from fallow.protocols import Views
 from fallow.settings import Settings
 from runtime.operations.accounting import windows
+from warehouse import coverage
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -205,7 +206,7 @@ def _describe_way(way: WayIn) -> dict[str, Any]:
 def _find_time(warehouse: "Warehouse", at: datetime, cluster: str | None) -> datetime:
     """Return the end of the telemetry or of the inventory: an exporter may be away for a while."""
     extents = (
-        windows.find_extent(warehouse, cluster),
+        coverage.find_extent(warehouse, cluster),
         windows.find_inventory_extent(warehouse, cluster),
     )
     ends = [extent.end for extent in extents if extent is not None]

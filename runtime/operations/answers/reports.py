@@ -71,8 +71,8 @@ def produce(
     `parquet` writes FOCUS as Parquet instead of CSV.
 
     Raises:
-        UsageError: no such audience, format, version or team; the window is in the future or has no
-            data; the packages for pictures or pages are not installed.
+        UsageError: no such audience, format, version or team; the window has no data; the packages
+            for pictures or pages are not installed.
     """
     check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     request = _make_request(
@@ -99,7 +99,7 @@ def _make_request(
     now: datetime,
     whole: bool,
 ) -> ReportRequest:
-    checked_window = check_window(views, window, now)
+    checked_window = check_window(views, window)
     cluster, team = mine
     extent.require_names(views, checked_window, cluster=cluster, team=team)
     newest = coverage.find_newest(views, settings.ledger.max_lag, cluster)

@@ -52,7 +52,7 @@ def run_checks(
 ) -> list[dict[str, Any]]:
     """Return one row per check; a source that does not respond is a row like any other.
 
-    `window` and `only` (a cluster) narrow what analyzers withhold.
+    `window` narrows what analyzers withhold, `only` (a cluster) what is checked of rows.
 
     Raises:
         UsageError: the settings, or the window, cannot be used at all.
@@ -149,8 +149,8 @@ def _check_warehouse(
             yield from storage.check_rules(warehouse)
             yield from shards.check_shards(warehouse, only)
             yield from prices.check_conflict(warehouse, settings, now)
-            yield from prices.check_unpriced(warehouse, now)
-            yield from nodes.check_nodes(warehouse, now)
+            yield from prices.check_unpriced(warehouse, now, only)
+            yield from nodes.check_nodes(warehouse, now, only)
             yield from unknown_names.check_unknown_names(warehouse, now, only)
             yield from rejections.check_rejections(warehouse, now, only)
             yield from plugin_runs.check_plugins(warehouse, cluster=only)
@@ -159,9 +159,11 @@ def _check_warehouse(
             )
     except EmptyWarehouseError as error:
         yield CheckRow(NO_ROWS, "warn", error.message, error.hint or "fallow collect --once")
-    except (UsageError, WarehouseError) as error:
+    except UsageError as error:
         if window is not None:
             raise
+        yield CheckRow(NO_ROWS, "warn", error.message, error.hint or "fallow collect --once")
+    except WarehouseError as error:
         is_new = not (isinstance(error, ForeignWarehouseError) or storage.has_catalog(settings))
         yield build_fault_row("warehouse", error, "fallow warehouse status", missing=is_new)
     except TemporaryError as error:

@@ -19,20 +19,21 @@ STILL_STEP = (
 )
 
 
-def check_nodes(views: "Views", now: datetime) -> Iterator[CheckRow]:
+def check_nodes(views: "Views", now: datetime, cluster: str | None = None) -> Iterator[CheckRow]:
     """Name nodes that have several names, and GPUs that no exporter shows."""
-    others = views.query(read_text("runtime.operations.doctor", "other_names.sql")).to_pylist()
+    sql = read_text("runtime.operations.doctor", "other_names.sql")
+    others = views.query(sql, {"cluster": cluster}).to_pylist()
     if others:
         named = format_few([f"{row['address']} is {row['node']}" for row in others])
         yield CheckRow("names of nodes", "ok", f"other names of one node: {named}")
-    yield from _check_unseen(views, Window(now - timedelta(days=DAYS), now))
+    yield from _check_unseen(views, Window(now - timedelta(days=DAYS), now), cluster)
 
 
-def _check_unseen(views: "Views", window: Window) -> Iterator[CheckRow]:
+def _check_unseen(views: "Views", window: Window, cluster: str | None) -> Iterator[CheckRow]:
     """Say which paid GPUs no exporter shows, and of which idle ones nothing proves it."""
-    unseen = coverage.describe_unseen_gpus(views, window)
+    unseen = coverage.describe_unseen_gpus(views, window, cluster)
     if unseen is not None:
         yield CheckRow("unseen GPUs", "warn", unseen, UNSEEN_STEP)
-    still = coverage.describe_still_gpus(views, window)
+    still = coverage.describe_still_gpus(views, window, cluster)
     if still is not None:
         yield CheckRow("idle or frozen GPUs", "warn", still, STILL_STEP)

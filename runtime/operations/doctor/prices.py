@@ -76,10 +76,10 @@ def check_conflict(warehouse: "Warehouse", settings: Settings, now: datetime) ->
         yield CheckRow("prices of two homes", "warn", why, step)
 
 
-def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
+def check_unpriced(views: "Views", now: datetime, cluster: str | None = None) -> Iterator[CheckRow]:
     """Return which models' GPU-hours of the last week of data have no price."""
     text = read_text("runtime.operations.doctor", "unpriced.sql")
-    rows = views.query(text, {"days": RECENT.days, "now": now}).to_pylist()
+    rows = views.query(text, {"days": RECENT.days, "now": now, "cluster": cluster}).to_pylist()
     hours = sum(row["gpu_hours"] for row in rows)
     without = [row for row in rows if row["unpriced"] > 0]
     if not hours:

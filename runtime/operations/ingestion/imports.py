@@ -17,7 +17,8 @@ from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.settings.prices import ALWAYS
 from fallow.tables import Batch
-from fallow.window import Window, parse_timestamp
+from fallow.window import Window
+from runtime.operations.accounting import windows
 from runtime.operations.accounting.prices import read_configured_rates
 from runtime.operations.ingestion import collection
 from runtime.operations.ingestion.import_stores import ImportStore, open_store
@@ -127,7 +128,7 @@ class Importer:
             FallowError: the error that stopped it; another run continues from there.
             SourceError: neither this run nor one before it found telemetry or an inventory.
         """
-        window = Window(parse_timestamp(since, now=self.now), self.now)
+        window = windows.parse_since(since, self.now)
         extent = TelemetryExtent()
         rates = read_configured_rates(self.settings, self.now)
         with open_store(self.settings, self.clock) as store:

@@ -9,8 +9,8 @@ from fallow.settings import Settings
 from fallow.settings.collectors import PrometheusSettings
 from fallow.settings.service import WarehouseSettings
 from fallow.system.process_folders import open_temporary_folder
-from fallow.window import Window, format_duration, parse_timestamp
-from runtime.operations.accounting import pipeline, reconcile
+from fallow.window import Window, format_duration
+from runtime.operations.accounting import pipeline, reconcile, windows
 from runtime.operations.accounting.prices import read_configured_rates
 from runtime.operations.analysis import analyzer_runs
 from runtime.operations.analysis.story import build_story
@@ -36,7 +36,7 @@ IDLE = "idle"
 def scan_prometheus(
     settings: Settings, *, since: str, now: datetime, progress: Progress
 ) -> "Story":
-    """Read a Prometheus from `since` to now and return its story; nothing is stored.
+    """Read a Prometheus since a time or over a window; return its story; nothing is stored.
 
     Raises:
         UsageError: no URL, or `since` is not a time.
@@ -45,7 +45,7 @@ def scan_prometheus(
     """
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
-    window = Window(parse_timestamp(since, now=now), now)
+    window = windows.parse_since(since, now)
     source = settings.prometheus
     patient = {"retries": max(source.retries, RETRIES)}
     is_default = source.chunk == PrometheusSettings().chunk  # a site's own length is kept

@@ -91,5 +91,7 @@ LEFT JOIN case_events AS t ON s.cluster = t.cluster AND s.finding = t.finding
 LEFT JOIN ends AS e ON t.cluster = e.cluster AND t.action = e.action
 LEFT JOIN saved AS v ON t.cluster = v.cluster AND t.action = v.action
 LEFT JOIN finding AS f ON s.finding = f.id
-WHERE coalesce(t.acted_at, s.identified_at) >= $since
+WHERE
+    coalesce(t.acted_at, s.identified_at) >= $since
+    AND coalesce(t.acted_at, s.identified_at) < $until
 ORDER BY s.identified_at DESC, s.finding, t.policy
