@@ -21,20 +21,19 @@ from capacity.placement.fleet_state import (
     convert_micros,
     to_micros,
 )
-from capacity.placement.node_capacities import PlacementNode, judge_node, read_node
+from capacity.placement.node_capacities import PlacementNode, judge_node, measure_nodes
 from capacity.placement.pod_demand import (
-    DeviceType,
     FreeCapacity,
     PodDemand,
     WorkloadDemand,
     build_demand,
-    compute_free_host,
     get_owner_key,
     place_pods,
 )
 from fallow.action_models import Waiter
 
 ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
+ENOUGH_MAY_BE_FREE = "whether it waits for GPUs is not known: devices without a sample would do"
 
 
 class _PendingWorkload(msgspec.Struct, frozen=True):
@@ -144,11 +143,13 @@ class PendingWorkloads:
                 pending_workloads.append(_PendingWorkload(key, gpus, since, None, why=why))
                 continue
             if demand not in placements:
-                placements[demand] = (
-                    len(placements),
-                    *place_pods(demand.needs, self._free, partial(self._legal_nodes, key[0])),
-                )
+                placements[demand] = (len(placements), *self._place(demand, self._free))
             number, without_node, remaining = placements[demand]
+            if without_node and not self._place(demand, self._possible)[0]:
+                pending_workloads.append(
+                    _PendingWorkload(key, gpus, since, None, why=ENOUGH_MAY_BE_FREE)
+                )
+                continue
             pending_workloads.append(
                 _PendingWorkload(
                     key,
@@ -162,6 +163,13 @@ class PendingWorkloads:
                 )
             )
         return pending_workloads
+
+    def _place(
+        self, demand: WorkloadDemand, capacities: Mapping[NodeKey, FreeCapacity]
+    ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+        return place_pods(
+            demand.needs, capacities, partial(self._legal_nodes, demand.cluster, capacities)
+        )
 
     def _check_admission(
         self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
@@ -220,11 +228,15 @@ class PendingWorkloads:
                 capacity.memory_bytes += pod.memory_bytes or 0
         return capacities
 
-    def _legal_nodes(self, cluster: str, demand: PodDemand) -> list[NodeKey]:
+    def _legal_nodes(
+        self, cluster: str, capacities: Mapping[NodeKey, FreeCapacity], demand: PodDemand
+    ) -> list[NodeKey]:
         return [
-            p
-            for p in self._nodes_by_type.get((cluster, demand.device_type), ())
-            if not self._explain_unfit(p, demand)
+            key
+            for key, capacity in capacities.items()
+            if key[0] == cluster
+            and capacity.devices.get(demand.device_type)
+            and not self._explain_unfit(key, demand)
         ]
 
     def _explain_unfit(self, node_key: NodeKey, demand: PodDemand) -> str:
@@ -233,36 +245,19 @@ class PendingWorkloads:
 
     @cached_property
     def _known_nodes(self) -> dict[NodeKey, PlacementNode]:
-        return {key: read_node(self._fleet_state, key, self._at) for key in self._fleet_state.nodes}
+        return {node.key: node for node in measure_nodes(self._fleet_state, self._now)}
+
+    @cached_property
+    def _free(self) -> dict[NodeKey, FreeCapacity]:
+        """Return what is known to be free on each node."""
+        return {key: node.free for key, node in self._known_nodes.items()}
+
+    @cached_property
+    def _possible(self) -> dict[NodeKey, FreeCapacity]:
+        """Return what may be free on each node: what is unknown counts too."""
+        return {key: node.possible for key, node in self._known_nodes.items()}
 
     def _capacity_of(
         self, remaining: Mapping[NodeKey, FreeCapacity], node_key: NodeKey
     ) -> FreeCapacity:
         return remaining.get(node_key) or self._free.get(node_key) or FreeCapacity({}, 0, 0)
-
-    @cached_property
-    def _free(self) -> dict[NodeKey, FreeCapacity]:
-        """Return the current free capacity of each node."""
-        requested = self._fleet_state.requested_at(self._now)
-        capacities: dict[NodeKey, FreeCapacity] = {}
-        for node_key, node in self._fleet_state.nodes.items():
-            devices_in_use = {
-                h.device for h in self._fleet_state.node_allocations_at(node_key, self._at)
-            }
-            capacity = FreeCapacity({}, *compute_free_host(node, requested.get(node_key, (0, 0))))
-            for device in self._fleet_state.devices.get(node_key, ()):
-                existed = device["first_us"] < self._at
-                if existed and device["device"] not in devices_in_use:
-                    device_type = device["profile"] or ""
-                    capacity.devices[device_type] = capacity.devices.get(device_type, 0) + 1
-            capacities[node_key] = capacity
-        return capacities
-
-    @cached_property
-    def _nodes_by_type(self) -> dict[tuple[str, DeviceType], list[NodeKey]]:
-        nodes: dict[tuple[str, DeviceType], list[NodeKey]] = {}
-        for node_key, capacity in self._free.items():
-            for device_type, count in capacity.devices.items():
-                if count:
-                    nodes.setdefault((node_key[0], device_type), []).append(node_key)
-        return nodes

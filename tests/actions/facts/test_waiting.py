@@ -10,6 +10,11 @@ from msgspec.structs import replace
 
 from actions.facts import gather_facts
 from capacity.placement.fleet_state import FleetState, to_micros
+from capacity.placement.pending_queue import (
+    ENOUGH_IS_FREE,
+    ENOUGH_MAY_BE_FREE,
+    PendingWorkloads,
+)
 from fallow.action_models import Waiter
 from tests.actions.cases import NOW, finding
 from tests.analyzers.conftest import Memory
@@ -201,6 +206,31 @@ def test_without_an_inventory_who_waits_is_unknown(floor: Floor) -> None:
     case = finding("Notebook", details={"actionable": True, "reasons": [], "coverage": 1.0})
     (facts,) = gather_facts(floor.views, [case], NOW)
     assert facts.waiting is None
+
+
+def test_devices_without_a_sample_are_not_known_to_be_free(floor: Floor) -> None:
+    for name in ("n1", "n2"):
+        floor.node(name)
+    floor.holds("w", [f"n1/{n}" for n in range(8)])
+    floor.waits("big", 8)
+    (waiter,) = floor.line()
+    assert (waiter.admitted, waiter.why) == (False, ENOUGH_IS_FREE)
+    assert _moves(floor)
+    floor.views.engine.execute(SILENT)
+    (waiter,) = floor.line()
+    assert (waiter.admitted, waiter.why) == (None, ENOUGH_MAY_BE_FREE)
+    assert not _moves(floor)
+
+
+SILENT = "UPDATE device SET last_seen = last_seen - INTERVAL 1 HOUR WHERE node = 'n2'"
+
+
+def _moves(floor: Floor) -> bool | None:
+    """Return whether what holds the first node has room elsewhere."""
+    state, at = FleetState(floor.views, NOW - 60 * HOUR, NOW), to_micros(NOW) - 1
+    allocations = [a for n in range(8) for a in state.device_allocations_at(("c", f"n1/{n}"), at)]
+    pods = [pod for pod in state.all_pods if pod.node]
+    return PendingWorkloads(state, NOW).fits_without(allocations, pods, {"n1"})
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
