@@ -34,7 +34,7 @@ from analyzers.waterfall_cells import (
     LedgerCells,
     convert_to_us,
 )
-from fallow.finding_kinds import AnalyzerDeclaration, get_rank, read_declarations
+from fallow.finding_kinds import get_rank, read_declarations
 from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.money import MICRO_HOURS
 from fallow.protocols import Views
@@ -312,19 +312,15 @@ def round_dollars(usd_e8: int) -> Decimal:
     return (Decimal(usd_e8) / CENT_E8).quantize(_MICRO, ROUND_DOWN)
 
 
-def _get_declaration(analyzer: str) -> AnalyzerDeclaration | None:
-    return read_declarations().get(analyzer)
-
-
 def _is_hour_taker(analyzer: str) -> bool:
-    declaration = _get_declaration(analyzer)
+    declaration = read_declarations().get(analyzer)
     place = None if declaration is None else declaration.waterfall
     return place is not None and place.takes == "hours"
 
 
 def _get_sort_key(finding: Finding) -> tuple[Any, ...]:
     return (
-        get_rank(_get_declaration(finding.analyzer)),
+        get_rank(read_declarations().get(finding.analyzer)),
         finding.analyzer,
         finding.evidence != "confirmed",
         -(finding.usd or Decimal(0)),

@@ -34,6 +34,11 @@ def build_page_link(page: str, **names: str | None) -> str:
     return f"{page}?{urlencode(list_parameters() | named_values)}"
 
 
+def link_finding(finding: str) -> dict[str, str]:
+    """Return the cell of a table that links a finding, by the name of its column."""
+    return {"finding_link": build_page_link("findings", finding=finding)}
+
+
 def open_page(address: str, **names: str | None) -> None:
     """Open a page of the app with the next run; window and filters stay unless they are named."""
     st.session_state[TARGET] = (address, {name: value for name, value in names.items() if value})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import date, timedelta
-from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -35,7 +34,7 @@ from dashboards.text import (
 from fallow.csv_cells import write_rows
 from fallow.demo_marker import is_demo_home
 from fallow.errors import FallowError, TemporaryError, UnreadableDaysError, format_days
-from fallow.resources import read_table
+from fallow.resources import read_groups, read_table
 from fallow.rows import Row
 from fallow.settings import Settings
 from fallow.texts import spell_out
@@ -481,7 +480,8 @@ class ColumnWords(Row, frozen=True):
 
 def read_columns(table: str) -> dict[str, Any]:
     """Return the configuration of a table's columns by name, in their order."""
-    return {words.column: _configure_column(words) for words in _read_columns()[table]}
+    rows = read_groups("dashboards.views", "columns.csv", ColumnWords)[table]
+    return {words.column: _configure_column(words) for words in rows}
 
 
 def _configure_column(words: ColumnWords) -> Any:
@@ -507,14 +507,6 @@ def _parse_width(width: str) -> Any:
 _CONFIGURE: Mapping[str, Callable[..., Any]] = {
     "number": configure_number, "time": configure_time, "workload": configure_workload,
 }  # fmt: skip
-
-
-@cache
-def _read_columns() -> Mapping[str, list[ColumnWords]]:
-    tables: dict[str, list[ColumnWords]] = {}
-    for row in read_table("dashboards.views", "columns.csv"):
-        tables.setdefault(row["table"], []).append(ColumnWords(**row))
-    return tables
 
 
 class FigureCell(msgspec.Struct, frozen=True):

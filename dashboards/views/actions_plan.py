@@ -9,7 +9,6 @@ from dashboards.figures import policy_actions, policy_status
 from dashboards.page import PageRequest, escape, format_money
 from dashboards.text import count
 
-FINDING = "finding_link"
 WAITING = page.read_columns("actions_plan/waiting")
 PLAN = page.read_columns("actions_plan/plan")
 
@@ -124,7 +123,7 @@ def _sum(rows: list[dict[str, Any]]) -> Any:
 
 
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, FINDING: links.build_page_link("findings", finding=row["finding"])}
+    return {**row, **links.link_finding(row["finding"])}
 
 
 _SAYS = (

@@ -7,7 +7,6 @@ from dashboards.detail_words import describe_kind, describe_verb
 from dashboards.figures import supply
 from dashboards.page import PageRequest
 
-FINDING = "finding_link"
 ADVICE = page.read_columns("capacity_demand/advice")
 
 
@@ -34,4 +33,4 @@ def show_advised(request: PageRequest) -> None:
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
     cells |= {"kind": describe_kind(row["kind"]), "verb": describe_verb(row["verb"])}
-    return {**cells, FINDING: links.build_page_link("findings", finding=row["id"])}
+    return {**cells, **links.link_finding(row["id"])}

@@ -6,7 +6,6 @@ from dashboards import charts, data, links, page
 from dashboards.figures import supply
 from dashboards.page import PageRequest, format_money, format_share
 
-FINDING = "finding_link"
 POOLS = page.read_columns("capacity_pools/pools")
 ADVICE = page.read_columns("capacity_pools/advice")
 
@@ -69,4 +68,4 @@ def show_advised(request: PageRequest) -> None:
 
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
-    return {**cells, FINDING: links.build_page_link("findings", finding=row["id"])}
+    return {**cells, **links.link_finding(row["id"])}

@@ -6,7 +6,6 @@ from dashboards import charts, data, links, page
 from dashboards.figures import supply
 from dashboards.page import PageRequest, format_hours, format_money, format_share
 
-FINDING = "finding_link"
 CAPACITY = page.read_columns("capacity_spot/capacity")
 ADVICE = page.read_columns("capacity_spot/advice")
 
@@ -76,7 +75,7 @@ def _build_row(row: dict[str, Any]) -> dict[str, Any]:
         "stretch_pct": None if stretch is None else 100 * (stretch - 1),
         "mtbf_hours": (first.get("risk") or {}).get("mtbf_hours"),
         "type": first.get("instance_type"),
-        FINDING: links.build_page_link("findings", finding=row["id"]),
+        **links.link_finding(row["id"]),
     }
 
 
