@@ -23,7 +23,7 @@ test: setup            ## every test but long ones, with the slowest 20; those w
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m "not long" --durations=20
 
-test-fast: setup       ## what one runs at every save: no server, no browser, two minutes on two cores
+test-fast: setup       ## what one runs at every save: no server, no browser, 90 seconds on two cores
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(JOBS) --no-servers --hypothesis-profile=fast \
 	  -m "not (slow or long or server or browser or real_data)"
 

@@ -1,5 +1,7 @@
 """Marks that follow from what a test reaches: `server` and `browser` are never written by hand.
 
+`slow` is, or its file is one of `slow_files.csv`: those that take three seconds of a processor.
+
 A test needs a server when its file, or the file of a fixture that it uses, imports one (or starts
 a process), directly or through other files of tests/. That is more than it must be, never less:
 `make test-fast` leaves out a few tests that could run. `--no-servers` holds what is left to it:
@@ -7,6 +9,7 @@ there, binding a socket or starting a process fails the test.
 """
 
 import ast
+import csv
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -84,9 +87,19 @@ def _within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
+@cache
+def read_slow_files() -> dict[str, float]:
+    """Return the files of tests that take three seconds of a processor or more, and how many."""
+    with (ROOT / "tests" / "slow_files.csv").open(encoding="utf-8") as table:
+        return {row["path"]: float(row["cpu_s"]) for row in csv.DictReader(table)}
+
+
 def mark_items(items: list[pytest.Item]) -> None:
-    """Give each test the marks of what it reaches."""
+    """Give each test the marks of what it reaches, and of its file's time."""
+    slow = read_slow_files()
     for item in items:
+        if str(item.path.relative_to(ROOT)) in slow:
+            item.add_marker("slow")
         for mark in marks(item.path, _fixtures(item)):
             item.add_marker(mark)
 

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.marking import ROOT, SHARED_FIXTURES, imported_modules, marks, nothing_started
+from tests.marking import (
+    ROOT,
+    SHARED_FIXTURES,
+    imported_modules,
+    marks,
+    nothing_started,
+    read_slow_files,
+)
 
 HERE = ROOT / "tests"
 
@@ -35,6 +42,11 @@ def test_a_fixture_marks_who_uses_it() -> None:
     assert set(marks(plain, [("place", HERE / "actions" / "conftest.py")])) == {"server"}
     assert set(marks(plain, [("settings", SHARED_FIXTURES)])) == set()
     assert set(marks(plain, [("prometheus_with_history", SHARED_FIXTURES)])) == {"server"}
+
+
+def test_slow_files_are_files_of_tests() -> None:
+    assert len(read_slow_files()) > 20
+    assert all((ROOT / path).is_file() for path in read_slow_files())
 
 
 def test_every_kind_of_import_is_read() -> None:

@@ -34,7 +34,7 @@ class Collector:
 
     def __init__(self, settings: Settings) -> None:
         self.now = NOW - 4 * HOUR
-        self.warehouse = Warehouse.open(settings, write=True, clock=lambda: self.now)
+        self.warehouse = Warehouse.open_in_memory(settings, clock=lambda: self.now)
 
     def run(self, minutes: int, *, step: timedelta = timedelta(0)) -> None:
         self.now += step
@@ -134,7 +134,7 @@ def test_every_hour_has_its_seconds_once_over_a_step(settings: Settings, step: t
 def test_samples_of_a_host_that_is_ten_minutes_ahead_are_not_stored_as_of_the_future(
     settings: Settings,
 ) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as warehouse:
         ahead = warehouse.ingest([sample(NOW + 10 * MINUTE)])
         behind = warehouse.ingest([sample(NOW - 10 * MINUTE), sample(NOW + MINUTE)])
         assert (ahead.added, ahead.future) == (0, 1)

@@ -55,7 +55,7 @@ def test_late_samples_that_lengthen_lives_lead_to_the_same_rows(
     settings: Settings, now: datetime
 ) -> None:
     soon, late = build_samples(list(FIRST)), build_samples(list(LATE), ["GPU-3"])
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         warehouse.ingest([soon])
         roll_up(warehouse)
         before = read_rows(warehouse)
@@ -67,7 +67,7 @@ def test_late_samples_that_lengthen_lives_lead_to_the_same_rows(
 
 def test_hours_of_a_device_that_comes_back_are_marked(settings: Settings, now: datetime) -> None:
     soon, late = build_samples(list(FIRST)), build_samples([270.5], ["GPU-3"])
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         warehouse.ingest([soon])
         roll_up(warehouse)
         warehouse.ingest([late])
@@ -82,7 +82,7 @@ def test_a_failure_beside_the_transaction_leaves_what_was_there(
     settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon, late = build_samples(list(FIRST)), build_samples(list(LATE), ["GPU-3"])
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         warehouse.ingest([soon])
         roll_up(warehouse)
         warehouse.ingest([late])
@@ -108,7 +108,7 @@ def test_samples_that_come_meanwhile_wait_for_their_turn(
     begun, stored = threading.Event(), threading.Event()
     roll = rollup.roll_stretch
 
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
 
         def store() -> None:
             begun.set()

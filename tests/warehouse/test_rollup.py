@@ -23,7 +23,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 @pytest.fixture
 def wh(settings: Settings, now: datetime) -> Iterator[Warehouse]:
-    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+    with Warehouse.open_in_memory(settings, clock=lambda: now) as warehouse:
         yield warehouse
 
 
@@ -247,7 +247,7 @@ def test_late_rows_refresh_as_if_they_had_come_in_time(
         roll_up(wh)
     assert wh.query("FROM dirty").num_rows == 0
     other = settings.model_copy(update={"home": settings.home / "other"})
-    with Warehouse.open(other, write=True, clock=lambda: now) as straight:
+    with Warehouse.open_in_memory(other, clock=lambda: now) as straight:
         straight.ingest([looks(rows)])
         roll_up(straight)
         for table in ("rollup_5m", "rollup_1h", "device"):
@@ -293,7 +293,7 @@ def test_late_rows_of_one_device_are_rolled_up_alone_and_alike(
     assert touched == [None, ["GPU-3"]]
     assert compared == ([None, ["GPU-3"]] if restarted else [None])
     other = settings.model_copy(update={"home": settings.home / "other"})
-    with Warehouse.open(other, write=True, clock=lambda: now) as straight:
+    with Warehouse.open_in_memory(other, clock=lambda: now) as straight:
         straight.ingest([looks(rows)])
         roll_up(straight)
         for table in ("rollup_5m", "rollup_1h", "device"):
