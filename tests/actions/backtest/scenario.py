@@ -90,7 +90,8 @@ class FleetScenario:
             "node",
             [
                 {
-                    "cluster": "c", "node": "n1", "ready": True, "pool": "p", "gpu_count": self._count,
+                    "cluster": "c", "node": "n1", "ready": True, "pool": "p",
+                    "gpu_count": self._count,
                     "first_seen": START.replace(tzinfo=None) - timedelta(days=9),
                     "last_seen": START.replace(tzinfo=None) + HOURS * HOUR,
                 }
