@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from itertools import product
 
 CENT, MICRO = Decimal("0.01"), Decimal("0.000001")
 DECIMALS = 8
@@ -105,54 +104,34 @@ def split(
     return in_use, idled
 
 
-def split_states(states: Mapping[str, Decimal | None]) -> dict[str, Decimal | None]:
+def split_states(
+    states: Mapping[str, Decimal | None],
+    wholes: tuple[Decimal | None, Decimal | None] | None = None,
+) -> dict[str, Decimal | None]:
     """Return what a cluster's hours of each state cost, in cents that sum to its bill.
 
     Every sum of states is a sum of these, so that used, wasted and unknown add up to paid.
+    `wholes` as in `split`.
     """
     idle = [usd if state == "idle" else Decimal() for state, usd in states.items()]
-    cents, _ = split(list(states.values()), [usd or Decimal() for usd in idle])
+    cents, _ = split(list(states.values()), [usd or Decimal() for usd in idle], wholes)
     return dict(zip(states, cents, strict=True))
 
 
-def round_parts(
-    rows: Sequence[Sequence[Decimal | None]], wholes: Sequence[Decimal | None]
-) -> list[list[Decimal | None]]:
-    """Return rows of parts in cents: a row's sum to its whole, a column's to its own rounded sum.
+def round_shares(
+    own: Sequence[Decimal | None], shares: Sequence[Decimal | None], cents: Sequence[Decimal | None]
+) -> list[Decimal | None]:
+    """Return what rows pass on to others (negative) and get of it, in cents that sum to 0.
 
-    The wholes are in cents, and all of them the rounded sum of all parts. 0 and None stay. Where
-    nearly all parts are 0, a column may miss its sum by a cent.
+    `own` are the rows' dollars before, `cents` the same in cents: who passes all of them on passes
+    all cents on.
     """
-    exact = [[part or Decimal() for part in row] for row in rows]
-    cents = [
-        [part or Decimal("0.00") for part in apportion([p or None for p in row], whole)]
-        for row, whole in zip(rows, wholes, strict=True)
+    passed = [
+        -(rounded or Decimal()) if usd and share == -usd else None
+        for usd, share, rounded in zip(own, shares, cents, strict=True)
     ]
-    sums = [sum(column, Decimal()) for column in zip(*exact, strict=True)]
-    _move_cents(cents, exact, apportion(sums, sum_known(usd for row in cents for usd in row)))
+    others = [share if part is None else None for part, share in zip(passed, shares, strict=True)]
+    rounded_others = apportion_column(others, -(sum_known(passed) or Decimal()))
     return [
-        [None if part is None else usd for part, usd in zip(row, rounded, strict=True)]
-        for row, rounded in zip(rows, cents, strict=True)
+        part if other is None else other for part, other in zip(passed, rounded_others, strict=True)
     ]
-
-
-def _move_cents(
-    cents: list[list[Decimal]], exact: list[list[Decimal]], targets: Sequence[Decimal | None]
-) -> None:
-    """Move cents between columns within rows until columns sum to their targets; 0 stays."""
-    while True:
-        columns = zip(targets, zip(*cents, strict=True), strict=True)
-        short = [(target or Decimal()) - sum(column) for target, column in columns]
-        above = [n for n, usd in enumerate(short) if usd < 0]
-        below = [n for n, usd in enumerate(short) if usd > 0]
-        moves = [
-            (max(row[to] - was[to], was[of] - row[of]), n, of, to)
-            for n, (row, was) in enumerate(zip(cents, exact, strict=True))
-            for of, to in product(above, below)
-            if was[of] and was[to]
-        ]
-        if not moves:
-            return
-        _, at, of, to = min(moves)
-        cents[at][of] -= CENT
-        cents[at][to] += CENT

@@ -43,9 +43,10 @@ def read_spend(
 ) -> pa.Table:
     """Return GPU-hours and dollars of the ledger's hours that the window touches.
 
-    Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, estimated_gpu_hours and estimated_usd (without
-    a price of their own), known_gpu_hours (allocated, and their use is known),
+    Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), own_usd (before unallocated
+    dollars moved), idle_gpu_hours, idle_usd, unknown_gpu_hours, unpriced_gpu_hours,
+    estimated_gpu_hours and estimated_usd (without a price of their own), known_gpu_hours
+    (allocated, and their use is known),
     busy_gpu_hours (of those, with work), effective_gpu_hours (allocated, times their effective
     utilisation; null = not measured), measured_gpu_hours (allocated, where it was measured),
     share_pct (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill.

@@ -6,6 +6,7 @@ lines of all teams sum to the bill, to the same cents as `fallow spend --by team
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -36,24 +37,41 @@ def read_teams(views: Views, window: Window, filters: Filters) -> pa.Table:
 def read_statement(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the rows of `read_teams` in cents that add up, row by row and in their sums.
 
-    usd_gpu + usd_node = usd_loaded; + shared_usd = total_usd, the row's cents in `fallow spend --by
-    team --share-unallocated`.
+    usd_loaded and idle_usd are the row's cents in `fallow spend --by team`, usd_gpu those with
+    `--view gpu`, total_usd those with `--share-unallocated`. usd_gpu + usd_node = usd_loaded; +
+    shared_usd = total_usd.
     """
     of_cluster = Filters(cluster=filters.cluster)
     rows = read_teams(views, window, of_cluster)
     if not rows.num_rows:
         return rows
-    bills = spend.read_by(views, window, of_cluster, "cluster")
-    whole, idle_whole = (money.sum_bills(bills[name].to_pylist()) for name in ("usd", "idle_usd"))
     exact = {name: rows[name].to_pylist() for name in rows.column_names}
-    total, idle = money.split(exact["total_usd"], exact["idle_usd"], (whole, idle_whole))
-    parts = money.round_parts([*zip(*(exact[name] for name in PARTS), strict=True)], total)
-    columns = (list(column) for column in zip(*parts, strict=True))
-    cents = dict(zip(PARTS, columns, strict=True))
-    cents |= {"total_usd": total, "idle_usd": idle}
-    cents["total_usd_gpu"] = money.apportion(exact["total_usd_gpu"])
-    cents["usd_loaded"] = [money.sum_known(row[:2]) for row in parts]
-    return spend.set_columns(rows, cents)
+    own = spend.read_team_bills(views, window, of_cluster)
+    of_gpus = spend.read_team_bills(views, window, msgspec.structs.replace(of_cluster, view="gpu"))
+    loaded, idle = (list(column) for column in zip(*map(own.get, exact["team"]), strict=True))
+    gpu = [
+        usd if node == 0 else of_gpus[team][0]
+        for team, usd, node in zip(exact["team"], loaded, exact["usd_node"], strict=True)
+    ]
+    shared = money.round_shares(exact["usd_loaded"], exact["shared_usd"], loaded)
+    totals = zip(exact["total_usd_gpu"], exact["usd_gpu"], strict=True)
+    shared_gpu = [None if total is None else total - usd for total, usd in totals]
+    return spend.set_columns(
+        rows,
+        {
+            "usd_loaded": loaded,
+            "idle_usd": idle,
+            "usd_gpu": gpu,
+            "usd_node": _add(loaded, [usd and -usd for usd in gpu]),
+            "shared_usd": shared,
+            "total_usd": _add(loaded, shared),
+            "total_usd_gpu": _add(gpu, money.round_shares(exact["usd_gpu"], shared_gpu, gpu)),
+        },
+    )
+
+
+def _add(usd: Sequence[Decimal | None], more: Sequence[Decimal | None]) -> list[Decimal | None]:
+    return [money.sum_known(row) for row in zip(usd, more, strict=True)]
 
 
 def read_lines(views: Views, window: Window, filters: Filters, team: str) -> pa.Table:

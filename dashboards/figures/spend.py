@@ -170,10 +170,14 @@ def read_totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
     steps = (*BY_HOUR, "spend/totals")
     (row,) = run_query(views, steps, window, filters, wasted=[*WASTED]).to_pylist()
-    bills = [
-        money.split_states({part["state"]: part["usd"] for part in bill})
-        for bill in row.pop("bills")
-    ]
+    exact = [{part["state"]: part["usd"] for part in bill} for bill in row.pop("bills")]
+    if filters == Filters(cluster=filters.cluster, team=filters.team or "", view=filters.view):
+        states = sorted({state for bill in exact for state in bill})
+        whole = {state: money.sum_known(bill.get(state) for bill in exact) for state in states}
+        team_bills = read_team_bills(views, window, filters)
+        bills = [money.split_states(whole, team_bills.get(filters.team or ""))]
+    else:
+        bills = [money.split_states(bill) for bill in exact]
     state_usd = {
         state: money.sum_known(bill.get(state) for bill in bills)
         for state in sorted({state for bill in bills for state in bill})
@@ -223,6 +227,18 @@ def read_statement(views: Views, window: Window, filters: Filters, key: str) -> 
     exact_usd, exact_idle = (rows[name].to_pylist() for name in ("usd", "idle_usd"))
     usd, idle_usd = money.split(exact_usd, exact_idle, (totals.usd, totals.idle_usd))
     return set_columns(rows, {"usd": usd, "idle_usd": idle_usd})
+
+
+def read_team_bills(
+    views: Views, window: Window, filters: Filters
+) -> dict[str, tuple[Decimal | None, Decimal | None]]:
+    """Return each team's dollars and their idle part, in the cents of `fallow spend --by team`.
+
+    Of the filters the cluster and the view apply: a team's cents depend on all teams.
+    """
+    of_all = Filters(cluster=filters.cluster, view=filters.view)
+    rows = read_statement(views, window, of_all, "team").to_pylist()
+    return {row["name"]: (row["usd"], row["idle_usd"]) for row in rows}
 
 
 def set_columns(rows: pa.Table, columns: Mapping[str, Sequence[Decimal | None]]) -> pa.Table:
@@ -283,8 +299,17 @@ def _read_months(
     history = find_comparable_start(views, Window(until - HISTORY, until), filters.cluster)
     covered = measure_coverage(views, Window(start, until), {}, filters.cluster)
     missing = covered.hours - covered.hours_with_data
+    so_far = Window(start, until)
+    paid: dict[str | None, Decimal | None]
+    if None in budgets:
+        paid = {None: read_totals(views, so_far, filters).usd}
+    else:
+        bills = read_team_bills(views, so_far, filters)
+        paid = {team: bills[team][0] if team in bills else None for team in budgets}
     return {
-        team: _build_month(hours, until, history, missing, budgets[team])
+        team: _build_month(
+            hours, until, history, missing, budget=budgets[team], usd_to_date=paid[team]
+        )
         for team, hours in by_team.items()
     }
 
@@ -294,14 +319,14 @@ def _build_month(
     until: datetime,
     history: datetime,
     missing_hours: int,
+    *,
     budget: Decimal | None,
+    usd_to_date: Decimal | None,
 ) -> Month:
     """Return the month of these hours; what is before `history` lacks a cluster."""
     start = _find_month(until)
     end = (start + timedelta(days=32)).replace(day=1)
     month_hours = [(hour, usd) for hour, usd in priced_hours if hour >= start]
-    paid = [usd for _, usd in month_hours if usd is not None]
-    usd_to_date = sum(paid, Decimal()) if paid else None
     recent = [
         (hour, float(usd)) for hour, usd in priced_hours if usd is not None and hour >= history
     ]

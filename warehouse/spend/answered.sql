@@ -10,6 +10,7 @@ SELECT
     state,
     sum(gpu_hours) AS gpu_hours,
     sum(usd)::DECIMAL(18, 8) AS usd,
+    sum(own_usd)::DECIMAL(18, 8) AS own_usd,
     sum(idle_gpu_hours) AS idle_gpu_hours,
     sum(idle_usd)::DECIMAL(18, 8) AS idle_usd,
     sum(unknown_gpu_hours) AS unknown_gpu_hours,

@@ -1,5 +1,5 @@
 -- With $share_unallocated, each cluster's unallocated dollars go to its owners in proportion to
--- their dollars; the largest owner also gets the rounding remainder. GPU-hours do not move.
+-- their dollars; the largest owner also gets the rounding remainder. `own_usd` is before that. GPU-hours do not move.
 WITH bills AS (
     SELECT
         bill,
@@ -60,6 +60,7 @@ SELECT
         WHEN NOT owned THEN usd * 0
         ELSE usd + portion + CASE WHEN largest THEN rest ELSE 0 END
     END AS usd,
+    usd AS own_usd,
     idle_gpu_hours,
     idle_usd,
     unknown_gpu_hours,

@@ -194,9 +194,14 @@ def round_usd(rows: list[dict[str, Any]], bills: Sequence[Mapping[str, Any]]) ->
         of = [bill for bill in bills if cluster in (None, bill["cluster"])]
         wholes = {name: money.sum_bills([bill[name] for bill in of]) for name in USD_COLUMNS}
         exact = {name: [row[name] for row in own] for name in USD_COLUMNS}
-        usd, idle = money.split(
-            exact["usd"], exact["idle_usd"], (wholes["usd"], wholes["idle_usd"])
-        )
+        before = [row.pop("own_usd", row["usd"]) for row in own]
+        usd, idle = money.split(before, exact["idle_usd"], (wholes["usd"], wholes["idle_usd"]))
+        moved = [
+            None if now is None else now - was
+            for now, was in zip(exact["usd"], before, strict=True)
+        ]
+        shared = money.round_shares(before, moved, usd)
+        usd = [money.sum_known(row) for row in zip(usd, shared, strict=True)]
         saves = money.apportion(exact["saves_usd"], wholes["saves_usd"])
         for row, *amounts in zip(own, usd, idle, saves, strict=True):
             row |= dict(zip(USD_COLUMNS, amounts, strict=True))
