@@ -281,14 +281,12 @@ def add_savings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> lis
     ]
 
 
-def clip_finding(finding: Finding, window: Window) -> Finding:
-    """Return a finding with claims only for the part of its window in another window, evenly.
+def clip_finding(finding: Finding, part: float) -> Finding:
+    """Return a finding with claims only for a part of its hours.
 
     Claims that a waterfall has granted are cut to the grant: in a longer window the ledger has more
     hours of their kind, which the analysis did not see.
     """
-    start, end = max(finding.window.start, window.start), min(finding.window.end, window.end)
-    part = max(0.0, (end - start).total_seconds()) / finding.window.seconds
     advised = any(advice.claims for advice in finding.recommendations)
     return msgspec.structs.replace(
         finding,

@@ -23,10 +23,7 @@ WITH advised_findings AS (
         f.start,
         f."end",
         f.found_at,
-        greatest(
-            0,
-            epoch(least(f."end", $until::TIMESTAMP)) - epoch(greatest(f.start, $since::TIMESTAMP))
-        ) / greatest(1, epoch(f."end") - epoch(f.start)) AS part,
+        f.part,
         h.finding IS NOT null AS is_handled,
         unnest(f.body.recommendations) AS advised
     FROM parsed_findings AS f

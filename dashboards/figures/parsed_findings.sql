@@ -1,21 +1,22 @@
 -- The findings of each analyzer's last run that touch the window, their documents parsed once into
--- `body`.
+-- `body`; `part` of each is in it.
 SELECT
-    id,
-    analyzer,
-    kind,
-    cluster,
-    namespace,
-    workload_kind,
-    workload,
-    start,
-    "end",
-    found_at,
-    verdict,
-    evidence,
-    gpu_hours,
+    f.id,
+    f.analyzer,
+    f.kind,
+    f.cluster,
+    f.namespace,
+    f.workload_kind,
+    f.workload,
+    f.start,
+    f."end",
+    f.found_at,
+    f.verdict,
+    f.evidence,
+    f.gpu_hours,
+    coalesce(p.part, 1) AS part,
     from_json(
-        document,
+        f.document,
         '{
             "subject": {"team": "VARCHAR", "models": ["VARCHAR"]},
             "recommendations": [{
@@ -33,5 +34,6 @@ SELECT
             }]
         }'
     ) AS body
-FROM latest_findings
-WHERE start < $until::TIMESTAMP AND "end" > $since::TIMESTAMP
+FROM latest_findings AS f
+LEFT JOIN finding_parts AS p ON f.cluster = p.cluster AND f.id = p.id
+WHERE f.start < $until::TIMESTAMP AND f."end" > $since::TIMESTAMP

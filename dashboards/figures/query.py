@@ -16,9 +16,11 @@ LATEST = "warehouse:findings/latest_findings"
 """The step with the findings of each analyzer's last run."""
 PARSED = "parsed_findings"
 """The step with these findings of the window, their documents parsed."""
+PARTS = "warehouse:findings/finding_parts"
+"""The step with the part of each finding that is in the window."""
 HANDLED = ("journal", "acted", "handled_findings")
 """The steps of the findings whose action took effect and was not reversed."""
-ADVICE = (*HANDLED, LATEST, PARSED, "advice")
+ADVICE = (*HANDLED, LATEST, PARTS, PARSED, "advice")
 """The steps of the last runs' advice."""
 ERAS = tuple(f"warehouse:{step}" for step in pricing.ERAS)
 """The steps of what each node was from when to when."""

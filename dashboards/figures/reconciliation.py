@@ -88,7 +88,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
         if self.in_use_usd and self.in_use_usd >= LEAST_USD:
             parts.append(f"{usd(self.in_use_usd)} cash from hours in use ({by})")
         more = of_waste - self.wasted_usd >= LEAST_USD
-        mark = "; findings count evenly over the time they cover, more than was wasted here"
+        mark = "; findings of a longer time, known by the day: more than was wasted here"
         whole = f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
         return f"{whole} {self._describe_bound(usd)}".rstrip()
 

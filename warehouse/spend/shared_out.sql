@@ -1,5 +1,6 @@
 -- With $share_unallocated, each cluster's unallocated dollars go to its owners in proportion to
--- their dollars; the largest owner also gets the rounding remainder. `own_usd` is before that. GPU-hours do not move.
+-- their dollars; the largest owner also gets the rounding remainder. `own_usd` is before that.
+-- GPU-hours do not move.
 WITH bills AS (
     SELECT
         bill,

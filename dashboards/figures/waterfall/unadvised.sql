@@ -7,14 +7,7 @@ SELECT
         FROM advice AS a
         WHERE a.is_handled AND a.gpu_hours > 0
     ) + coalesce(
-        sum(
-            f.gpu_hours
-            * greatest(
-                0,
-                epoch(least(f."end", $until::TIMESTAMP))
-                - epoch(greatest(f.start, $since::TIMESTAMP))
-            ) / greatest(1, epoch(f."end") - epoch(f.start))
-        ),
+        sum(f.gpu_hours * f.part),
         0
     ) AS unadvised_gpu_hours
 FROM parsed_findings AS f

@@ -431,8 +431,8 @@ def _leave_savings_of_others(
     if not owners:
         return analysis
     others = [
-        clip_finding(stored, analysis.window)
-        for stored in findings.read_latest(views, analysis.window, without=ran)
+        clip_finding(stored, part)
+        for stored, part in findings.read_parts(views, analysis.window, without=ran)
     ]
     claimed = {_get_owner(c) for f in others for a in f.recommendations for c in a.claims}
     if not owners & claimed:

@@ -18,7 +18,11 @@ from warehouse.steps import compose_query
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
 
-IN_WINDOW = ("warehouse:findings/latest_findings", "findings_in_window")
+IN_WINDOW = (
+    "warehouse:findings/latest_findings",
+    "warehouse:findings/finding_parts",
+    "findings_in_window",
+)
 BLOCK_COLUMNS = ("workload", "verb", "cluster", "team", "evidence", "workloads", "gpu_hours", "usd")
 MOST_BLOCKS = 5
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -90,6 +94,13 @@ def read_latest(
     views: Views, window: Window, cluster: str | None = None, *, without: Collection[str] = ()
 ) -> list[Finding]:
     """Return the findings of each analyzer's last run, `without` some, that touch a window."""
+    return [finding for finding, _ in read_parts(views, window, cluster, without=without)]
+
+
+def read_parts(
+    views: Views, window: Window, cluster: str | None = None, *, without: Collection[str] = ()
+) -> list[tuple[Finding, float]]:
+    """Return the findings of `read_latest`, and which part of each is in the window."""
     table = views.query(
         compose_query(IN_WINDOW, "runtime.operations.queries"),
         {
@@ -99,7 +110,10 @@ def read_latest(
             "without": sorted(without),
         },
     )
-    return [msgspec.json.decode(text, type=Finding) for text in table["document"].to_pylist()]
+    return [
+        (msgspec.json.decode(row["document"], type=Finding), row["part"])
+        for row in table.to_pylist()
+    ]
 
 
 def format_subject(subject: Subject) -> str:

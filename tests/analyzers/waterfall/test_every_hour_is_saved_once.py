@@ -194,9 +194,8 @@ def test_who_is_not_on_the_bill_is_saved_nothing(views: Memory, about: str) -> N
     assert step.marginal.gpu_hours == 0.0
 
 
-def test_a_finding_claims_its_window_s_part_of_another_window() -> None:
-    half = Window(START, START + timedelta(hours=HOURS / 2))
-    (advice,) = clip_finding(finding(claim(6, Decimal(24))), half).recommendations
+def test_a_part_of_a_finding_claims_that_part_of_its_hours() -> None:
+    (advice,) = clip_finding(finding(claim(6, Decimal(24))), 0.5).recommendations
     assert advice.claims[0].gpu_hours == 3.0
     assert advice.claims[0].usd == Decimal(12)
 
@@ -403,8 +402,7 @@ def test_idle_hours_of_a_finding_without_advice_are_in_a_finding_and_save_nothin
     vetoed = finding(gpu_hours=3.0, verdict="idle", recommendations=())
     fallen = build_waterfall(views, DAY, [vetoed, finding(claim(2), number=2)])
     assert (fallen.unadvised_gpu_hours, fallen.saved().gpu_hours) == (3.0, 2.0)
-    assert build_waterfall(views, DAY, [clip_finding(vetoed, DAY)]).unadvised_gpu_hours == 3.0
-    half = Window(DAY.start, DAY.start + (DAY.end - DAY.start) / 2)
-    assert clip_finding(vetoed, half).gpu_hours == 1.5
+    assert build_waterfall(views, DAY, [clip_finding(vetoed, 1.0)]).unadvised_gpu_hours == 3.0
+    assert clip_finding(vetoed, 0.5).gpu_hours == 1.5
     many = finding(gpu_hours=30.0, verdict="idle", recommendations=())
     assert build_waterfall(views, DAY, [many]).unadvised_gpu_hours == 10.0, "no more than there are"
