@@ -126,12 +126,13 @@ def round_shares(
     `own` are the rows' dollars before, `cents` the same in cents: who passes all of them on passes
     all cents on.
     """
-    passed = [
+    outgoing = [
         -(rounded or Decimal()) if usd and share == -usd else None
         for usd, share, rounded in zip(own, shares, cents, strict=True)
     ]
-    others = [share if part is None else None for part, share in zip(passed, shares, strict=True)]
-    rounded_others = apportion_column(others, -(sum_known(passed) or Decimal()))
+    others = [share if part is None else None for part, share in zip(outgoing, shares, strict=True)]
+    rounded_others = apportion_column(others, -(sum_known(outgoing) or Decimal()))
     return [
-        part if other is None else other for part, other in zip(passed, rounded_others, strict=True)
+        part if other is None else other
+        for part, other in zip(outgoing, rounded_others, strict=True)
     ]

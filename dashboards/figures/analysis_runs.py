@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dashboards.figures.query import run_query
+from dashboards.figures.query import Filters, run_query
 from fallow.plugins import find_installed
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 3
 """Reasons that a sentence names, at most."""
+LEAST_MISSED = 0.05
+"""Share of the accounted hours: the newest wait for the next analysis, and are not worth a word."""
 
 
 class LastPluginRun(msgspec.Struct, frozen=True):
@@ -33,6 +35,35 @@ class LastPluginRun(msgspec.Struct, frozen=True):
         return start < window.end and end > window.start
 
 
+class AnalysisGap(msgspec.Struct, frozen=True):
+    """Accounted hours of a window, and those that the last run of an analyzer did not judge."""
+
+    hours: int
+    missed_hours: int
+    """Not judged by every analyzer."""
+    unseen_hours: int
+    """Of them: judged by none."""
+    start: datetime | None
+    """Of the first missed hour, naive UTC; `end` of the last."""
+    end: datetime | None
+
+    @property
+    def is_material(self) -> bool:
+        """Return whether so many hours are missed that savings are at least what they are."""
+        return self.missed_hours > LEAST_MISSED * self.hours
+
+    @property
+    def summary(self) -> str:
+        """Return in words which hours were not judged; "" = (nearly) all were."""
+        if not self.is_material:
+            return ""
+        who = "no analyzer" if self.unseen_hours == self.missed_hours else "not every analyzer"
+        return (
+            f"{who} judged {self.missed_hours:,} of {self.hours:,} h "
+            f"({self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC)"
+        )
+
+
 class MissingFindings(msgspec.Struct, frozen=True):
     """Why a list of findings is empty; `summary` is "" if all was analysed and nothing found."""
 
@@ -49,6 +80,12 @@ def read_runs(views: Views) -> tuple[LastPluginRun, ...]:
     return tuple(
         LastPluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
     )
+
+
+def measure_gap(views: Views, window: Window, cluster: str | None = None) -> AnalysisGap:
+    """Return how much of a window the last runs of the analyzers did not judge."""
+    rows = run_query(views, ("analysis_runs/gap",), window, Filters(cluster=cluster)).to_pylist()
+    return AnalysisGap(**rows[0])
 
 
 def read_faults(views: Views) -> tuple[LastPluginRun, ...]:
@@ -82,8 +119,11 @@ def explain_absence(views: Views, window: Window, analyzers: Sequence[str] = ())
         names_unsure = [f"{name} ({reason})" for name, reason in [*unsure.items()][:MOST]]
         more = f", and {len(unsure) - MOST} more" if len(unsure) > MOST else ""
         why.append(f"Cannot be judged: {'; '.join(names_unsure)}{more}.")
+    gap = measure_gap(views, window).summary
+    if gap and not missing:
+        why.append(f"{gap[0].upper()}{gap[1:]}.")
     if not missing and not unsure:
-        return MissingFindings("")
+        return MissingFindings("", tuple(why))
     if len(missing) == len(names):
         return MissingFindings("Not analysed.", tuple(why))
     if len(missing) + len(unsure) == len(names):

@@ -46,6 +46,9 @@ class Reconciliation(msgspec.Struct, frozen=True):
     """Idle hours in findings, with or without advice; never more than all idle hours."""
     divided: bool = True
     """Whether every finding has its saving of hours in use; older findings do not."""
+    missed_hours: int = 0
+    """Hours of the window that were not analysed; `gap` says which, "" = (nearly) none."""
+    gap: str = ""
     found_at: datetime | None = None
     """When the newest of the stored findings were found, naive UTC."""
 
@@ -67,6 +70,10 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
         `usd` formats dollars with their cents, so that the shown parts add up.
         """
+        gap = f" At least: {self.gap}." if self.gap and self.saves_gpu_hours is not None else ""
+        return f"{self._describe_savings(usd)}{gap}".strip()
+
+    def _describe_savings(self, usd: Callable[[Decimal], str]) -> str:
         if not self.saves_gpu_hours:
             return self._describe_bound(usd)
         if not self.divided:
@@ -149,6 +156,8 @@ def reconcile(
         idle_gpu_hours=totals.idle_gpu_hours,
         idle_claimed_gpu_hours=min(totals.idle_gpu_hours, claimed),
         divided=all(s.divided for s in waterfall_total.savings),
+        missed_hours=stages.gap.missed_hours,
+        gap=stages.gap.summary,
         found_at=max((s.found_at for s in waterfall_total.savings), default=None),
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures import policy_actions
+from dashboards.figures import analysis_runs, policy_actions
 from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
 from dashboards.text import count
 from fallow.money import apportion, sum_bills, sum_known
@@ -67,6 +67,13 @@ class Stages(msgspec.Struct, frozen=True):
     """Actions that wait for an approval now, whatever the window."""
     is_analyzed: bool
     """Whether an analyzer ran over any part of the window."""
+    gap: analysis_runs.AnalysisGap
+    """Hours of the window that were not analysed: what could be saved is at least what it is."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the last run of each analyzer judged every hour."""
+        return bool(self.gap.hours) and not self.gap.missed_hours
 
 
 def describe_saveable(stages: Stages) -> str:
@@ -74,7 +81,12 @@ def describe_saveable(stages: Stages) -> str:
     if not stages.is_analyzed:
         return "not analysed"
     acted = f"; {stages.acted:,} acted upon" if stages.acted else ""
-    return f"{count(stages.saveable, 'finding')}{acted}"
+    return f"{count(stages.saveable, 'saving finding')}{acted}{describe_gap(stages)}"
+
+
+def describe_gap(stages: Stages) -> str:
+    """Return what follows a sum of findings where a part of the window was not analysed."""
+    return f"; at least: {stages.gap.summary}" if stages.gap.is_material else ""
 
 
 def describe_kinds(stages: Stages, usd: Callable[[Decimal], str]) -> str:
@@ -126,7 +138,11 @@ def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
         row["saveable_gpu_hours"] = None
     if row["saveable_usd"] is not None:
         row |= {name: row[name] or Decimal() for name in ("cash_usd", "commitment_usd")}
-    return Stages(**row, waiting=policy_actions.count_waiting(views, filters))
+    return Stages(
+        **row,
+        waiting=policy_actions.count_waiting(views, filters),
+        gap=analysis_runs.measure_gap(views, window, filters.cluster),
+    )
 
 
 def read_cases(views: Views, window: Window, filters: Filters) -> pa.Table:

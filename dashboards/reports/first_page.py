@@ -24,8 +24,6 @@ class PeriodBefore(msgspec.Struct, frozen=True):
     window: Window
     totals: spend.SpendTotals | None = None
     stages: savings.Stages | None = None
-    is_analyzed: bool = False
-    """Whether the last run of each analyzer judged the whole of it."""
     why: str = ""
 
 
@@ -70,14 +68,7 @@ def read_before(request: ReportRequest) -> PeriodBefore:
     if why := overview.explain_incomparable(views, request.window, filters.cluster):
         return PeriodBefore(window, why=why)
     totals = spend.read_totals(views, window, filters)
-    runs = analysis_runs.read_runs(views)
-    starts = [run.start for run in runs if run.kind == "analyzer" and run.start]
-    return PeriodBefore(
-        window,
-        totals,
-        savings.read_stages(views, window, filters),
-        bool(starts) and max(starts) <= window.start.replace(tzinfo=None),
-    )
+    return PeriodBefore(window, totals, savings.read_stages(views, window, filters))
 
 
 def build_figures(
@@ -87,7 +78,8 @@ def build_figures(
     totals = before.totals
     of_bill = "" if now.usd is None else f"{format_share(now.wasted_usd, now.usd)} of the bill; "
     earlier_stages = before.stages
-    judged = earlier_stages if before.is_analyzed else None
+    is_whole = earlier_stages is not None and earlier_stages.is_whole
+    judged = earlier_stages if is_whole else None
     saveable = judged.saveable_usd if judged else None
     verified = (earlier_stages.verified_usd or Decimal()) if earlier_stages else None
 
@@ -95,7 +87,7 @@ def build_figures(
         label: str, value: Decimal | None, earlier: Decimal | None, about: str, tone: Tone
     ) -> HeadlineFigure:
         why = before.why
-        if totals and label in ("Cash", "Could be saved") and not before.is_analyzed:
+        if totals and label in ("Cash", "Could be saved") and not is_whole:
             why = "the last analysis did not judge the period before"
         return HeadlineFigure(
             label, format_usd(value), about, tone, describe_change(value, earlier, why)
@@ -124,7 +116,7 @@ def build_figures(
             "Cash",
             stages.cash_usd,
             judged.cash_usd if judged else None,
-            "the bill falls by it",
+            "the bill falls by it" + ", at least" * stages.gap.is_material,
             "good",
         ),
         build(
@@ -193,6 +185,7 @@ def write_verdict(
         advice = "what could be saved is unknown" if absence.summary else "nothing is advised"
         return f"{lead}, {compared}; {advice}."
     saves = format_usd(stages.saveable_usd) if stages.saveable_usd is not None else "hours"
+    saves = "at least " * stages.gap.is_material + saves
     advised = f"{count(len(rows), 'workload')} could save {saves}"
     team = inbox.order_by_dollars(rows)[0]["team"]
     most = f", most of all in team {amounts.name(team, 40)}" if team else ""

@@ -39,7 +39,7 @@ def show_stages(request: PageRequest) -> None:
         (
             "Identified",
             format_money(stages_reached.identified_usd),
-            f"{stages_reached.identified} findings",
+            f"{stages_reached.identified} findings{savings.describe_gap(stages_reached)}",
         ),
         ("Approved", _format_some(stages_reached.approved, stages_reached.approved_usd), waiting),
         (

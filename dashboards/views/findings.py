@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboards import action_buttons, data, filters, links, page
 from dashboards.detail_words import describe_kind
-from dashboards.figures import inbox
+from dashboards.figures import analysis_runs, inbox
 from dashboards.figures.inbox import FindingChoice
 from dashboards.page import PageRequest, escape, format_hours, format_money
 from dashboards.text import count
@@ -65,6 +65,7 @@ def show_findings(request: PageRequest) -> None:
         )
         return
     totals = data.query(inbox.read_totals, *arguments)
+    gap = data.query(analysis_runs.measure_gap, request.window, request.filters.cluster)
     with figures:
         page.show_metrics(
             (
@@ -82,6 +83,8 @@ def show_findings(request: PageRequest) -> None:
             ("GPU-hours", format_hours(totals.gpu_hours), "no hour is counted twice"),
             ("Snoozed", f"{sum(row['snoozed'] for row in kinds):,}", "hidden until a date"),
         )
+        if gap.is_material:
+            page.note(f"At least: {gap.summary}.")
     _show_blocks(request)
     _open_linked(request, rows)
     row = action_buttons.choose(

@@ -52,6 +52,8 @@ def show_headline(request: PageRequest) -> None:
     stages_before = (
         data.query(savings.read_stages, before_window, request.filters) if before else None
     )
+    judged = stages_before if stages_before and stages_before.is_whole else None
+    unjudged = why or "the last analysis did not judge the period before"
 
     def compare(name: str, rise: str, label: str, about: str) -> page.FigureCell:
         value = getattr(now, name)
@@ -69,16 +71,16 @@ def show_headline(request: PageRequest) -> None:
         _build_saved_figure(
             "Cash",
             stages_reached.cash_usd,
-            "the bill falls by it",
-            stages_before.cash_usd if stages_before else None,
-            why,
+            "the bill falls by it" + ", at least" * stages_reached.gap.is_material,
+            judged.cash_usd if judged else None,
+            unjudged,
         ),
         _build_saved_figure(
             "Could be saved",
             stages_reached.saveable_usd,
             savings.describe_saveable(stages_reached),
-            stages_before.saveable_usd if stages_before else None,
-            why,
+            judged.saveable_usd if judged else None,
+            unjudged,
         ),
         compare("wasted_usd", "bad", "Wasted", format_wasted(now)),
         compare("usd", "neutral", "Paid", format_hours(now.gpu_hours)),

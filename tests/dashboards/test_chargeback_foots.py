@@ -60,11 +60,11 @@ def test_a_team_has_the_same_cents_in_every_statement(views: Warehouse, text: st
         ("gpu", False): "usd_gpu", ("gpu", True): "total_usd_gpu",
     }  # fmt: skip
     for (view, shared), column in ways.items():
-        told = ledger_totals.read_total_spend(
+        table = ledger_totals.read_total_spend(
             views, f"{window.start:%FT%TZ}/{window.end:%FT%TZ}", now=END, cluster=None,
             by=["team"], view=view, share_unallocated=shared,
         )  # fmt: skip
-        for row in told.rows:
+        for row in table.rows:
             mine = rows[row["team"]]
             if view == "loaded" or mine["usd_node"]:  # without a node part a GPU has all the cents
                 assert row["usd"] == mine[column], (row["team"], column)
