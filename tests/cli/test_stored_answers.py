@@ -52,9 +52,13 @@ APPROVAL = json.dumps([{"gate": "approval", "text": "somebody has to approve"}])
         ({"ruling": "allow", "acts": False}, "step act: stop, were acting enabled"),
         (
             {"ruling": "allow", "step": "notify"},
-            "nothing stops it now; policy reclaim-idle notifies",
+            "nothing stops it yet; policy reclaim-idle only notifies its owner",
         ),
-        ({"ruling": "hold", "reasons": APPROVAL}, "policy reclaim-idle waits: stop"),
+        (
+            {"ruling": "allow", "step": "observe"},
+            "nothing will stop it; policy reclaim-idle only lists it",
+        ),
+        ({"ruling": "hold", "reasons": APPROVAL}, "yet; policy reclaim-idle waits: stop"),
         (
             {"ruling": "hold", "reasons": APPROVAL, "next_at": AT},
             "waits until 2026-11-20 12:00 UTC: stop",
@@ -93,6 +97,13 @@ def test_a_held_act_names_its_reason_and_the_command_that_helps(
         "to change that: `fallow approve abc123`",
         "it holds 1 GPU, $82.34 a day",
     ]
+
+
+def test_a_notice_names_what_keeps_it_from_more(fallow: Fallow, tmp_path: Path) -> None:
+    row = {"workload": "nb-1", "ruling": "allow", "step": "notify", "reasons": APPROVAL}
+    store(tmp_path, row)
+    lines = fallow("why-not", "nb-1", "--home", tmp_path).out.splitlines()
+    assert lines[1] == "because approval: somebody has to approve"
 
 
 def test_three_reasons_are_named_and_the_others_counted(fallow: Fallow, tmp_path: Path) -> None:

@@ -179,9 +179,13 @@ def explain_why_not(
         # end.
         facts, _ = gather_cases(warehouse, settings, at=last, cluster=cluster)
         mine = [f for f in facts if _build_key(f.finding.subject) == key]
-    answered_cases = answer_cases(warehouse, settings, rules, mine, at)
+    # What goes on before what has ended, and the policy that lacks the least first.
+    answered_cases = sorted(
+        answer_cases(warehouse, settings, rules, mine, at),
+        key=lambda case: (at - case[0].window.end, case[0].id, sum(not g.open for g in case[2])),
+    )
     doubts = () if mine else _list_unjudged_reasons(warehouse, settings, last, key)
-    return WhyNotReport(subject, at, answered_cases, doubts)
+    return WhyNotReport(subject, at, tuple(answered_cases), doubts)
 
 
 def answer_cases(

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 MOST_REASONS = 3
 """Reasons that the answer has; --gates lists every gate's."""
-QUIET_STEPS = {"observe": "only lists it", "notify": "notifies its owner"}
-"""Steps that change nothing."""
+QUIET_STEPS = {
+    "observe": "nothing will stop it; policy {} only lists it",
+    "notify": "nothing stops it yet; policy {} only notifies its owner",
+}
+"""What an answer says of steps that change nothing."""
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ def describe_stored_answer(answer: StoredAnswer) -> list[str]:
     lines = [f"{name}: {_describe_outcome(answer)}"]
     listed = [f"{r.gate}: {r.text}" for r in answer.reasons[:MOST_REASONS]]
     more = len(answer.reasons) - len(listed)
-    if listed and answer.ruling != "allow":
+    if listed and (answer.ruling != "allow" or answer.step in QUIET_STEPS):
         lines.append("because " + "; ".join(listed) + (f" (and {more} more)" if more else ""))
         ways = [way for r in answer.reasons if (way := read_remedies().get(r.gate))]
         if ways:
@@ -108,13 +111,11 @@ def _describe_outcome(answer: StoredAnswer) -> str:
     if answer.ruling == "allow":
         would = "" if answer.acts else ", were acting enabled"
         if answer.step in QUIET_STEPS:
-            return (
-                f"nothing stops it now; policy {policy} {QUIET_STEPS[answer.step]}: {verb}{would}"
-            )
+            return f"{QUIET_STEPS[answer.step].format(policy)}: {verb}{would}"
         return f"policy {policy} goes on now, step {answer.step}: {verb}{would}"
     if answer.ruling == "hold":
         until = f" until {answer.next_at:%Y-%m-%d %H:%M} UTC" if answer.next_at else ""
-        return f"nothing stops it now; policy {policy} waits{until}: {verb}"
+        return f"nothing stops it yet; policy {policy} waits{until}: {verb}"
     if policy is None:
         return "nothing will stop it: no policy matches it"
     return f"nothing will stop it; the nearest policy is {policy}: {verb}"
