@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.overview import get_window_before
+from dashboards.figures.overview import explain_incomparable, get_window_before
 from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
@@ -49,9 +49,15 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     """Return the bridge from the window that Overview compares with (`get_window_before`).
 
     A calendar month is compared with the month before: more days count as volume. None = nothing
-    was paid then, or it has no data of a cluster of this window. Hours without a price are in
-    neither window.
+    was paid then, or the windows cannot be compared (`explain_incomparable`). Hours without a price
+    are in neither window.
     """
+    why = explain_incomparable(views, window, filters.cluster)
+    return None if why else compute_bridge(views, window, filters)
+
+
+def compute_bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
+    """Return the bridge between hours that can be compared; None = nothing was paid before."""
     after = align_window(window)
     before = get_window_before(after)
     rows = run_query(
@@ -63,8 +69,7 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
         before_end=_drop_zone(before.end),
     ).to_pylist()
     hours_before = sum(r["hours_before"] for r in rows)
-    clusters = [{r["cluster"] for r in rows if r[f"hours_{w}"] > 0} for w in ("before", "after")]
-    if hours_before <= 0 or clusters[1] - clusters[0]:
+    if hours_before <= 0:
         return None
     usd_before = sum((r["usd_before"] for r in rows), Decimal())
     usd_after = sum((r["usd_after"] for r in rows), Decimal())

@@ -46,13 +46,14 @@ def show_headline(request: PageRequest) -> None:
     of = {name: [row[f"{name}_usd"] for row in rows] for name in BROKEN}
     time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
     kinds = [finding.kind for finding in findings]
+    by_findings = len({(f.cluster, f.workload) for f in findings if f.kind in health.SICK})
     page.show_metrics(
         ("Not available", format_hours(time["unavailable"]), format_money(_sum(of["unavailable"]))),
         ("Work lost", format_hours(time["lost"]), format_money(_sum(of["lost"]))),
         (
             "Sick nodes",
             f"{len(sick):,}",
-            f"{kinds.count('sick_node'):,} by findings; {kinds.count('slow_gpu'):,} slow GPUs",
+            f"{by_findings:,} by findings; {kinds.count('slow_gpu'):,} slow GPUs",
         ),
         (
             "Devices with an XID",

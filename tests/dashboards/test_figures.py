@@ -227,7 +227,7 @@ class Segments:
 def test_bridge_leads_exactly_from_one_bill_to_the_next(
     rows: list[tuple[float, float, float, float, int, int]],
 ) -> None:
-    made = bridge.bridge(Segments(rows), WINDOW, ALL)
+    made = bridge.compute_bridge(Segments(rows), WINDOW, ALL)
     if made is None:
         assert sum(r[0] + r[1] for r in rows) == 0
         return
@@ -253,7 +253,7 @@ def test_bridge_names_what_changed_alone(
         before[2],
         after[2],
     )
-    made = bridge.bridge(Segments([row]), WINDOW, ALL)
+    made = bridge.compute_bridge(Segments([row]), WINDOW, ALL)
     assert made is not None
     steps = {name: getattr(made, name) for name in ("volume", "waste", "mix", "price")}
     assert steps[step] == made.usd_after - made.usd_before != 0
@@ -262,7 +262,7 @@ def test_bridge_names_what_changed_alone(
 
 def test_bridge_calls_a_move_to_dearer_capacity_mix() -> None:
     rows = [(10.0, 0.0, 4.0, 0.0, 2, 2), (0.0, 0.0, 6.0, 0.0, 8, 8)]
-    made = bridge.bridge(Segments(rows), WINDOW, ALL)
+    made = bridge.compute_bridge(Segments(rows), WINDOW, ALL)
     assert made is not None
     assert made.mix == 36
     assert made.volume == made.price == made.waste == 0
@@ -607,6 +607,9 @@ def test_the_bridge_of_a_month_so_far_leaves_out_the_rest_of_the_month_before(
         assert bridge.bridge(warehouse, so_far, ALL) is None, "nothing is known of 1 to 11 October"
         october = Window(datetime(2026, 10, 1, tzinfo=UTC), so_far.start)
         assert bridge.bridge(warehouse, october, ALL) is None
+        fortnight = Window(end - timedelta(days=14), end)
+        assert bridge.bridge(warehouse, fortnight, ALL) is None, "of six days before it no hour"
+        assert bridge.compute_bridge(warehouse, fortnight, ALL) is not None
     with Warehouse.open_in_memory(Settings(home=tmp_path / "longer")) as warehouse:
         stored(warehouse, *hostile_rows(("old",), end, 24 * 42))
         made = bridge.bridge(warehouse, so_far, ALL)
