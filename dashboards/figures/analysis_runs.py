@@ -1,6 +1,6 @@
 """Explain an empty list of findings: nothing found, not analysed, or not judged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -116,16 +116,16 @@ def explain_absence(views: Views, window: Window, analyzers: Sequence[str] = ())
             f"every analyzer, `fallow analyze {' '.join(missing)}` does it now."
         )
     if unsure:
-        names_unsure = [f"{name} ({reason})" for name, reason in [*unsure.items()][:MOST]]
-        more = f", and {len(unsure) - MOST} more" if len(unsure) > MOST else ""
-        why.append(f"Cannot be judged: {'; '.join(names_unsure)}{more}.")
-    gap = measure_gap(views, window).summary
-    if gap and not missing:
+        why.append(_describe_unsure(unsure))
+    if not missing and (gap := measure_gap(views, window).summary):
         why.append(f"{gap[0].upper()}{gap[1:]}.")
-    if not missing and not unsure:
-        return MissingFindings("", tuple(why))
-    if len(missing) == len(names):
-        return MissingFindings("Not analysed.", tuple(why))
-    if len(missing) + len(unsure) == len(names):
-        return MissingFindings("Cannot be judged.", tuple(why))
-    return MissingFindings("", tuple(why))
+    summary = ""
+    if len(missing) + len(unsure) == len(names) and (missing or unsure):
+        summary = "Cannot be judged." if unsure else "Not analysed."
+    return MissingFindings(summary, tuple(why))
+
+
+def _describe_unsure(unsure: Mapping[str, str]) -> str:
+    named = [f"{name} ({reason})" for name, reason in [*unsure.items()][:MOST]]
+    more = f", and {len(unsure) - MOST} more" if len(unsure) > MOST else ""
+    return f"Cannot be judged: {'; '.join(named)}{more}."

@@ -26,9 +26,10 @@ def show_capacity(request: PageRequest) -> None:
     spot = next((row for row in rows if row["capacity"] == "spot"), None)
     spot_advice = data.query(supply.read_advised, request.window, request.filters, supply.SPOT)
     saves = [row["usd"] for row in spot_advice if row["usd"] is not None]
+    workloads = {(row["cluster"], row["workload"]) for row in spot_advice if row["gpu_hours"]}
     page.show_metrics(
         ("On spot", format_share(spot["gpu_hours"] if spot else 0, total_hours), "of GPU-hours"),
-        ("Could run there", f"{len(spot_advice):,}", "workloads"),
+        ("Could run there", f"{len(workloads):,}", "workloads that save"),
         (
             "Would save",
             format_money(sum(saves) if saves else None),
