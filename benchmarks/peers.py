@@ -1,4 +1,4 @@
-"""The same utilisation samples in Fallow, Prometheus and VictoriaMetrics; the same two questions.
+"""The same utilisation samples in Fallow, Prometheus, VictoriaMetrics and chDB; two questions.
 
     A  mean utilisation per namespace over 30 days at 5 minutes
     B  devices whose utilisation stayed below 5 % for the last 2 hours
@@ -8,8 +8,10 @@ over 30 days and B of 10,000 devices over one; `benchmarks.rollup` asks A of 10,
 Fallow answers both from the hourly rollups that it keeps, which have the mean, the count and the
 greatest value of each whole hour, and once more from five-minute rollups, which must agree.
 A of 40 devices over 2 days is the fixed cost of a query: most sites are small.
+chDB (ClickHouse in a process) is installed for this alone, beside the locked packages.
 """
 
+import importlib
 import json
 import math
 import shutil
@@ -40,6 +42,7 @@ SMALLEST = 80
 """Devices up to which a query's fixed cost is measured, and no ratio to the peers is wanted."""
 T = TypeVar("T")
 Answer = dict[str, tuple[float, object]]
+UTIL = "util.parquet"
 METRIC = "DCGM_FI_DEV_GPU_UTIL"
 SQL = (Path(__file__).parent / "peers.sql").read_text()
 MEANS = f"sum by (namespace) (sum_over_time({METRIC}[{{days}}d]))"
@@ -63,7 +66,7 @@ WORST = 1e-7
 
 
 def run(small: bool) -> list[Result]:
-    """Fill all three with the same samples and time A and B, best of five."""
+    """Fill them all with the same samples and time A and B, best of five."""
     fixed = ("A", 40, 2)
     sizes = [fixed, ("B", 80, 1)] if small else [fixed, ("A", 2000, 30), ("B", 10_000, 1)]
     out: list[Result] = []
@@ -98,7 +101,7 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
     seconds, reach = ours[question][0] * 1000, REACHES_MS.get((question, devices))
     fine = f"; of five-minute rollups {ours['fine ' + question][0] * 1000:.1f} ms"
     out: list[Result] = []
-    for name, fill in (("Prometheus", _query_prometheus), ("VictoriaMetrics", _query_victoria)):
+    for name, fill in PEERS.items():
         try:
             theirs = fill(work, texts, end, days)
         except servers.PeerMissingError as error:
@@ -181,8 +184,12 @@ def _query_rollup(part: pa.Table) -> pa.Table:
 
 
 def _write_texts(con: duckdb.DuckDBPyConnection, work: Path, days: int) -> list[Path]:
-    """Write one file of OpenMetrics text per day: promtool reads a file once per block."""
+    """Write one file of OpenMetrics text per day: promtool reads a file once per block.
+
+    chDB reads all days from `UTIL`, a file of Parquet.
+    """
     texts = []
+    con.execute(f"COPY util TO '{work / UTIL}'")
     for day in range(days):
         path = work / f"day{day:02}.txt"
         start = START + timedelta(days=day)
@@ -223,6 +230,45 @@ def _query_victoria(work: Path, texts: list[Path], end: datetime, days: int) -> 
             urllib.request.urlopen(f"{url}/api/v1/import/prometheus", lines, timeout=600).close()
         urllib.request.urlopen(f"{url}/internal/force_flush", timeout=600).close()
         return _query_both(url, end, days)
+
+
+def _query_chdb(work: Path, _texts: list[Path], end: datetime, _days: int) -> Answer:
+    try:
+        session = importlib.import_module("chdb.session")
+    except ModuleNotFoundError as error:
+        raise servers.PeerMissingError("chdb is not installed (uv pip install chdb)") from error
+    engine = session.Session(str(work / "chdb"))
+    columns = ("ts", "device", "namespace", "pod", "util")
+    listed = ", ".join(f"assumeNotNull({name}) AS {name}" for name in columns)
+    # The Parquet has a time without a zone.
+    engine.query(
+        "CREATE TABLE util ENGINE = MergeTree ORDER BY (device, ts) AS "
+        f"SELECT {listed} FROM file('{work / UTIL}')"
+    )
+
+    def ask(sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(str(engine.query(sql, "JSON")))["data"]
+        return rows
+
+    recent = (end - timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S")
+    means = _find_best(lambda: ask("SELECT namespace, avg(util) AS mean FROM util GROUP BY ALL"))
+    idle = _find_best(
+        lambda: ask(
+            "SELECT toUInt32(count()) AS n FROM ("
+            f"SELECT device FROM util WHERE ts >= toDateTime64('{recent}', 6) "
+            "GROUP BY device, namespace, pod HAVING max(util) < 5)"
+        )
+    )
+    engine.close()
+    by = {row["namespace"]: float(row["mean"]) for row in means[1]}
+    return {"A": (means[0], by), "B": (idle[0], int(idle[1][0]["n"]))}
+
+
+PEERS = {
+    "Prometheus": _query_prometheus,
+    "VictoriaMetrics": _query_victoria,
+    "chDB": _query_chdb,
+}
 
 
 def _query_both(url: str, end: datetime, days: int) -> Answer:
