@@ -246,14 +246,14 @@ def _query_chdb(work: Path, _texts: list[Path], end: datetime, _days: int) -> An
         f"SELECT {listed} FROM file('{work / UTIL}')"
     )
 
-    def ask(sql: str) -> list[dict[str, Any]]:
+    def read(sql: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(str(engine.query(sql, "JSON")))["data"]
         return rows
 
     recent = (end - timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S")
-    means = _find_best(lambda: ask("SELECT namespace, avg(util) AS mean FROM util GROUP BY ALL"))
+    means = _find_best(lambda: read("SELECT namespace, avg(util) AS mean FROM util GROUP BY ALL"))
     idle = _find_best(
-        lambda: ask(
+        lambda: read(
             "SELECT toUInt32(count()) AS n FROM ("
             f"SELECT device FROM util WHERE ts >= toDateTime64('{recent}', 6) "
             "GROUP BY device, namespace, pod HAVING max(util) < 5)"
