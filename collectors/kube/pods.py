@@ -314,8 +314,13 @@ def _build_gpu_columns(
     main = max(device_counts, key=lambda r: device_counts[r])
     replicas = context.replicas.get(pod.spec.node_name or "", 1)
     vgpus = sum(device_counts.values(), Fraction(0))
+    sharers = [
+        (sum(counts.values(), Fraction(0)), amounts)
+        for amounts in list_running_requests(pod.spec)
+        if (counts := select_gpus(amounts))
+    ]
     memory, percent, cores = (
-        _average_hint(pod.spec, requested_amounts, form)
+        _average_hint(sharers, requested_amounts, form)
         for form in ("memory_mib", "memory_pct", "cores_pct")
     )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
@@ -331,16 +336,14 @@ def _build_gpu_columns(
     }
 
 
-def _average_hint(spec: PodSpec, requested_amounts: Amounts, form: str) -> Fraction | None:
-    """Return the request per shared device, over the containers that have devices.
+def _average_hint(
+    sharers: Sequence[tuple[Fraction, Amounts]], requested_amounts: Amounts, form: str
+) -> Fraction | None:
+    """Return the request per shared device, over containers: how many devices, and their requests.
 
     A container without it has whole devices; of their memory nothing is known.
     """
-    hints = [
-        (sum(devices.values(), Fraction(0)), read_hint(amounts, form))
-        for amounts in list_running_requests(spec)
-        if (devices := select_gpus(amounts))
-    ]
+    hints = [(count, read_hint(amounts, form)) for count, amounts in sharers]
     if len(hints) < _SEVERAL or all(hint is None for _, hint in hints):
         return read_hint(requested_amounts, form)
     whole = None if form == "memory_mib" else Fraction(_PERCENT)
