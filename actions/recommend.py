@@ -26,6 +26,7 @@ from fallow.idle_details import Hold, read_idle_details
 from fallow.models import STALLED_JOB, Claim, Finding, Recommendation, State
 from fallow.protections import read_protections
 from fallow.resources import read_table
+from fallow.stalled_details import read_stalled_details
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
@@ -222,28 +223,24 @@ def _recommend_fewer(finding: Finding) -> Recommendation:
 
 def _recommend_stalled(finding: Finding) -> tuple[Recommendation, ...]:
     """Recommend for a job that hangs; a stop only where the job resumes from a checkpoint."""
-    subject, saved = finding.subject, finding.details.get("checkpoint")
+    subject, details = finding.subject, read_stalled_details(finding)
     why_not = explain_protection(subject.workload_kind, subject.namespace)
     verb = read_verbs().get(subject.workload_kind)
     is_confirmed = finding.evidence == "confirmed"
     caution = why_not and f"Fallow never stops it: {why_not}"
-    if caution is None and not saved:
+    if caution is None and not details.checkpoint:
         caution = "no checkpoint of it is known: annotate fallow.dev/checkpoint-interval"
     notice = Recommendation(
         verb=NOTIFY_OWNER if is_confirmed else REQUEST_TO_OWNER,
         target=format_target(finding),
-        why=f"{finding.details.get('why', 'it is stalled')}: restart it from its last checkpoint",
+        why=f"{details.why or 'it is stalled'}: restart it from its last checkpoint",
         reversible=True,
         gpu_hours_per_day=compute_gpu_hours_per_day(finding),
         usd_per_day=compute_usd_per_day(finding),
         caution=caution,
         claims=build_claims(finding),
     )
-    if (
-        not (is_confirmed and finding.details.get("actionable") and saved)
-        or why_not
-        or verb is None
-    ):
+    if not (is_confirmed and details.actionable and details.checkpoint) or why_not or verb is None:
         return (notice,)
     stop = msgspec.structs.replace(
         notice,

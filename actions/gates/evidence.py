@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from actions.gates.registry import GateInput, Refusal, register_gate
 from actions.policy.matching import is_any_match, list_excesses
 from actions.recommend import ELSEWHERE, RESTART, is_only_held, list_holds, stop_verbs
-from fallow.idle_details import read_idle_details
+from fallow.idle_details import IdleDetails, read_idle_details
 from fallow.models import STALLED_JOB
 from fallow.protections import parse_timestamp
+from fallow.stalled_details import StalledDetails, read_stalled_details
 from fallow.window import format_duration
 
 LEAST_COVERAGE = 0.95
@@ -26,7 +27,7 @@ def _check_verdict(case: GateInput) -> Iterator[Refusal]:
     finding, verb = case.facts.finding, case.facts.recommendation.verb
     verdict = finding.verdict
     if verb in stop_verbs() and finding.kind == STALLED_JOB:
-        if not finding.details.get("checkpoint"):
+        if not read_stalled_details(finding).checkpoint:
             yield Refusal("no checkpoint of the job is known: a stop would lose all of its work")
     elif verb in stop_verbs() and verdict != "idle":
         yield Refusal(f"the verdict is {verdict}: only what is idle as a whole is stopped")
@@ -44,9 +45,8 @@ def _check_checkpoint_age(case: GateInput) -> Iterator[Refusal]:
     most = case.policy.checkpoint_age
     if most is None or case.facts.recommendation.verb not in stop_verbs():
         return
-    checkpoint = case.facts.finding.details.get("checkpoint")
-    text = checkpoint.get("at") if isinstance(checkpoint, Mapping) else None
-    at = parse_timestamp(text) if isinstance(text, str) else None
+    checkpoint = read_stalled_details(case.facts.finding).checkpoint
+    at = parse_timestamp(checkpoint.at) if checkpoint and checkpoint.at else None
     if at is None:
         yield Refusal("no checkpoint was seen being written (checkpoint_age)")
         return
@@ -84,16 +84,14 @@ def _check_evidence(case: GateInput) -> Iterator[Refusal]:
     if finding.evidence != "confirmed":
         yield Refusal(f"the evidence is {finding.evidence}")
     if finding.kind == STALLED_JOB:
-        is_actionable = finding.details.get("actionable") is True
-        reasons = tuple(map(str, finding.details.get("reasons") or ()))
+        details: StalledDetails | IdleDetails = read_stalled_details(finding)
     elif finding.verdict == "idle":
         details = read_idle_details(finding)
-        is_actionable, reasons = details.actionable, details.reasons
     else:
         return
     # What only holds it, the gate `held` tells.
-    if not is_actionable and not is_only_held(finding):
-        why = "; ".join(reasons)
+    if not details.actionable and not is_only_held(finding):
+        why = "; ".join(details.reasons)
         yield Refusal(f"not enough signals to act: {why or 'the finding is not actionable'}")
 
 

@@ -8,7 +8,7 @@ nothing has changed since the hang was judged:
     stale       a device or a progress series of the evidence has no current sample
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 
@@ -19,6 +19,7 @@ from actions.loop.recheck import LOOKBACK, Recheck, SignalReading, explain_age
 from fallow.action_models import Facts
 from fallow.protocols import Views
 from fallow.resources import read_text
+from fallow.stalled_details import read_stalled_details
 from warehouse.signals import SPIN
 
 WORDS = {
@@ -45,14 +46,14 @@ def read_stalled_readings(
 ) -> list[StalledReading]:
     """Return the last reading of each device, progress series and host of a stalled job."""
     finding = facts.finding
-    progress = finding.details.get("progress")
-    since = progress["since"] if isinstance(progress, Mapping) else None
+    details = read_stalled_details(finding)
+    since = details.progress and details.progress.since
     start = datetime.fromisoformat(since) if since else finding.window.start
     parameters = {
         "cluster": finding.subject.cluster,
         "namespace": finding.subject.namespace,
         "pods": [p.pod for p in facts.pods or ()],
-        "devices": [str(d) for d in finding.details.get("devices") or ()],
+        "devices": [*details.devices],
         "since": now - LOOKBACK,
         "still_since": start.astimezone(UTC).replace(tzinfo=None) if start.tzinfo else start,
         "until": now,
@@ -68,7 +69,7 @@ def read_stalled_readings(
 
 def judge_stalled(readings: Iterable[StalledReading], facts: Facts, now: datetime) -> Recheck:
     """Judge readings of just before `now`: a pure function."""
-    finding = facts.finding
+    details = read_stalled_details(facts.finding)
     active, stale = [], []
     seen: set[str] = set()
     series = 0
@@ -83,13 +84,11 @@ def judge_stalled(readings: Iterable[StalledReading], facts: Facts, now: datetim
         if why and reading.signal != "file writes":
             stale.append(why)
     stale += [
-        f"{device} of the hang has no sample"
-        for device in map(str, finding.details.get("devices") or ())
-        if device not in seen
+        f"{device} of the hang has no sample" for device in details.devices if device not in seen
     ]
-    if not finding.details.get("devices"):
+    if not details.devices:
         stale.append("the finding names no device of the hang")
-    if finding.details.get("progress") and not series:
+    if details.progress and not series:
         stale.append("its progress, which stood still, is not reported any more")
     return Recheck(tuple(active), tuple(stale))
 

@@ -9,9 +9,11 @@ from analyzers.stalled.judge import StalledJob
 from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
 from fallow.models import STALLED_JOB, Finding, State, Subject, compute_finding_id
+from fallow.stalled_details import Checkpoint, LeftRank, StalledDetails, StalledProgress
 from fallow.window import Window, format_duration
 
 ANALYZER = "stalled"
+DEVICES_ALONE = "its devices alone say so: no progress metric, no checkpoints, no rank that left"
 LEDGER_STATES: dict[str, tuple[State, ...]] = {
     "spin": ("low", "productive"),
     "rest": ("idle", "low"),
@@ -26,7 +28,6 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
     start = max(start, window.start)
     hours = round(sum(q.weight for q in stall.quiet) * (end - start).total_seconds() / 3600, 6)
     confirmed = stall.evidence == "confirmed"
-    checkpoints = stall.checkpoints
     return Finding(
         id=compute_finding_id(ANALYZER, STALLED_JOB, subject, start),
         analyzer=ANALYZER,
@@ -38,41 +39,34 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
         confidence=0.9 if confirmed else 0.45,
         gpu_hours=hours,
         usd=_compute_usd(costs, subject, hours),
-        details={
-            "why": _explain(stall),
-            "signals": _describe_signals(stall),
-            "devices": [q.device for q in stall.quiet],
-            "how": stall.how,
-            "hours_of": _split_states(costs, subject, stall.how, hours),
-            "progress": None
-            if stall.progress is None
-            else {
-                "metric": stall.progress.metric,
-                "value": stall.progress.value,
-                "since": _format_time(stall.progress.since),
-            },
-            "left_first": None
-            if stall.left is None
-            else {
-                "pod": stall.left.pod,
-                "device": stall.left.device,
-                "node": stall.left.node,
-                "at": _format_time(stall.left.at),
-            },
-            "checkpoint": None
-            if checkpoints is None
-            else {
-                "every_s": round(checkpoints.interval_h * 3600),
-                "source": checkpoints.source,
-                "at": None if stall.saved_at is None else _format_time(stall.saved_at),
-            },
-            "actionable": confirmed,
-            "reasons": []
-            if confirmed
-            else [
-                "its devices alone say so: no progress metric, no checkpoints, no rank that left"
-            ],
-        },
+        details=_describe(stall, _split_states(costs, subject, stall.how, hours)).document(),
+    )
+
+
+def _describe(stall: StalledJob, hours_of: dict[str, float]) -> StalledDetails:
+    confirmed = stall.evidence == "confirmed"
+    progress, left, checkpoints = stall.progress, stall.left, stall.checkpoints
+    return StalledDetails(
+        why=_explain(stall),
+        signals=_describe_signals(stall),
+        devices=tuple(q.device for q in stall.quiet),
+        how=stall.how,
+        hours_of=hours_of,
+        progress=StalledProgress(progress.metric, progress.value, _format_time(progress.since))
+        if progress
+        else None,
+        left_first=LeftRank(left.pod, left.device, left.node, _format_time(left.at))
+        if left
+        else None,
+        checkpoint=Checkpoint(
+            round(checkpoints.interval_h * 3600),
+            checkpoints.source,
+            _format_time(stall.saved_at) if stall.saved_at else None,
+        )
+        if checkpoints
+        else None,
+        actionable=confirmed,
+        reasons=() if confirmed else (DEVICES_ALONE,),
     )
 
 
@@ -132,7 +126,7 @@ def _explain(stall: StalledJob) -> str:
     return "; ".join(parts)
 
 
-def _describe_signals(stall: StalledJob) -> dict[str, str]:
+def _describe_signals(stall: StalledJob) -> dict[str, str | None]:
     spinning = [q for q in stall.quiet if q.power_w is not None and q.level_w]
     power = "idle"
     if stall.how == "spin":

@@ -65,7 +65,9 @@ EVIDENCE: list[Case] = [
      ["the verdict is busy"]),
     ("verdict", stalled(details={}),
      ["no checkpoint of the job is known: a stop would lose all of its work"]),
-    ("verdict", stalled(details={"checkpoint": "/c"}), []),
+    ("verdict", stalled(details={"checkpoint": {"every_s": 1800, "source": "files"}}), []),
+    ("verdict", stalled(details={"checkpoint": "/c"}),
+     ["no checkpoint of the job is known: a stop would lose all of its work"]),
     # The waste began 48 hours before NOW, at 12:00 of 18 November.
     ("checkpoint_age", saved({"at": "2026-11-18T11:00:00Z"}),
      []),

@@ -13,6 +13,7 @@ from analyzers.stalled.limits import read_limits
 from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.settings.reliability import StalledSettings
+from fallow.stalled_details import read_stalled_details
 from runtime.operations.analysis.analyzer_runs import load_analyzers
 from tests.analyzers.conftest import Memory
 from tests.analyzers.gangs import SHOWN, Gangs
@@ -138,6 +139,7 @@ def test_the_rank_that_left_the_spin_first_is_named_and_confirms_it(gangs: Gangs
     assert made.evidence == "confirmed"
     assert made.details["left_first"]["pod"] == "w-2"
     assert made.details["left_first"]["at"] == "2026-11-20T07:50:00Z"
+    assert read_stalled_details(made).document() == made.details
 
 
 @pytest.mark.parametrize(("minutes", "stalled"), [(1, False), (2, True)])
