@@ -8,13 +8,13 @@ import polars as pl
 from analyzers.queries import LAST_SCRAPES, compose_steps
 from fallow.protocols import Views
 
-LIFETIMES = "warehouse:inventory/lives"
-"""Step: when pods were created, placed and ended."""
+LIFETIMES = ("warehouse:inventory/value_eras", "warehouse:inventory/lives")
+"""Steps: when pods were created, placed and ended."""
 
 
 def read_demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return the GPUs that placed pods have and others wait for, by the hour."""
-    steps = compose_steps(LAST_SCRAPES, LIFETIMES, "queue_demand")
+    steps = compose_steps(LAST_SCRAPES, *LIFETIMES, "queue_demand")
     edges = pl.DataFrame(views.query(steps, span))
     return sum_by_hour(edges.with_columns(pl.col("hour").dt.epoch("s") // 3600), span)
 

@@ -13,7 +13,7 @@ from fallow.tables import Batch, get_schema
 from fallow.window import Window
 from warehouse.pricing import ERAS
 from warehouse.rollup import BUCKET
-from warehouse.steps import POD_OWNERS, compose_query
+from warehouse.steps import PAYING_TEAMS, POD_OWNERS, compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STEPS = (
     *ERAS,
     POD_OWNERS,
+    *PAYING_TEAMS,
     *(
         f"allocation/{name}"
         for name in (
@@ -48,6 +49,7 @@ STEPS = (
             "charged",
             "crowded",
             "fitted",
+            "owned",
             "refused",
             "allocated",
         )

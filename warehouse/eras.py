@@ -3,18 +3,20 @@
 An era is a stretch of observations of one node with the same values, stored with the times of its
 first and its last one; the newest era is as long as `node.last_seen`. A column that a row does not
 know (null) takes part in any era. Rows lead to the same eras in every order of arrival. So it is
-with a pod's team and a device's node, whose eras are stored where there are several.
+with a device's node and with what a pod's protections and owners depend on: their eras are stored
+where there are several.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fallow.tables import get_schema, list_columns
 from warehouse.dirty import FAR, mark_ledger_hours
@@ -125,12 +127,13 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
     cursor.unregister("observed")
 
 
-def store_teams(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:
-    """Store in this transaction from when on incoming pods are of another team."""
+def store_values(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:
+    """Store in this transaction from when on incoming pods have other values in a column."""
     cursor.register("incoming", pods)
-    observed = read_rows(cursor, load_step("inventory/observed_teams"), {})
+    observed = read_rows(cursor, load_step("inventory/observed_values"), {})
     cursor.unregister("incoming")
-    _store_values(cursor, "pod", observed)
+    for kind in pc.unique(observed["kind"]).to_pylist():
+        _store_values(cursor, kind, observed.filter(pc.equal(observed["kind"], kind)))
 
 
 def store_places(cursor: duckdb.DuckDBPyConnection, places: pa.Table) -> None:
@@ -141,18 +144,18 @@ def store_places(cursor: duckdb.DuckDBPyConnection, places: pa.Table) -> None:
     cursor.register("incoming", places)
     observed = read_rows(cursor, load_step("inventory/observed_places"), {})
     cursor.unregister("incoming")
-    _store_values(cursor, "device", observed)
+    _store_values(cursor, "device.node", observed)
 
 
-def _store_values(
-    cursor: duckdb.DuckDBPyConnection, kind: Literal["pod", "device"], rows: pa.Table
-) -> None:
+def _store_values(cursor: duckdb.DuckDBPyConnection, kind: str, rows: pa.Table) -> None:
     if not rows.num_rows:
         return
     observed = _group_values(rows)
     cursor.register("observed", _name(observed, "id"))
-    sql = load_step("inventory/stored_values")
-    changed = _mark_changes(cursor, observed, _group_values(read_rows(cursor, sql, {"kind": kind})))
+    stored = read_rows(cursor, load_step("inventory/stored_values"), {"kind": kind})
+    changed = _mark_changes(
+        cursor, observed, _group_values(stored), is_paid_by=kind in {"pod.team", "device.node"}
+    )
     if changed:
         cursor.register("observed", _name(changed, "id"))
         cursor.execute(
@@ -185,14 +188,19 @@ def _mark_changes(
     cursor: duckdb.DuckDBPyConnection,
     observed: dict[_Key, list[Era]],
     stored: dict[_Key, list[Era]],
+    *,
+    is_paid_by: bool = True,
 ) -> dict[_Key, list[Era]]:
-    """Return the eras that differ from the stored ones, and mark their hours of the ledger."""
+    """Return the eras that differ from the stored ones, and mark the hours that they pay for."""
     eras = {
         key: reduce(add_observation, seen, stored.get(key, [])) for key, seen in observed.items()
     }
     changed = {key: of for key, of in eras.items() if of != stored.get(key)}
     for start, end in _merge(
-        span for key, of in changed.items() for span in list_differences(stored.get(key, []), of)
+        span
+        for key, of in changed.items()
+        if is_paid_by
+        for span in list_differences(stored.get(key, []), of)
     ):
         mark_ledger_hours(cursor, start, end)
     return changed

@@ -29,7 +29,7 @@ from fallow.resources import read_table
 from fallow.tables import Batch
 from fallow.window import EARLIEST
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
-from warehouse.eras import store_eras, store_teams
+from warehouse.eras import store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
@@ -168,7 +168,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                     warehouse.hosts.forget()
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
-                    store_teams(cursor, rows)
+                    store_values(cursor, rows)
                 if table == "node" and rows.num_rows:
                     store_eras(cursor, rows)
                 new = _put_rows(cursor, files, warehouse.latest, table, rows)

@@ -29,7 +29,6 @@ STEPS = (
             "node_models",
             "spans",
             "owners",
-            "owner_teams",
             "holders",
             "cuts",
             "fine",

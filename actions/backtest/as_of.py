@@ -1,8 +1,9 @@
 """Query the site's data as of a past time: rows written or dated later are left out.
 
-Of pods and disruption budgets the inventory stores only the last state: fields without a timestamp
-of their own (labels, annotations, priority, how many pods may go) therefore have today's values.
-What a node was is in its eras, its readiness by events, the phase of a pod by its timestamps.
+What a node was is in its eras, its readiness by events, the phase of a pod by its timestamps, its
+team, queue, labels and annotations by their eras: before the first observation they are those of
+the first. Of what else pods and disruption budgets have (priority, how many pods may go) the
+inventory stores only the last state: today's values.
 """
 
 import re
@@ -85,13 +86,15 @@ def _build_shadows(at: str, devices_until: str) -> dict[str, str]:
         f"device AS (SELECT * REPLACE (least(last_seen, {devices_until}) AS last_seen) FROM device "
         f"WHERE first_seen < {at})"
     )
-    shadows["pod"] = f"pod AS ({_POD.format(at=at)})"
-    shadows["era"] = f"era AS ({_ERA.format(at=at)})"
+    shadows["pod"] = f"pod AS ({_build_pod(at)})"
+    for table in ("era", "attribute_era"):
+        shadows[table] = f"{table} AS ({_ERA.format(table=table, at=at)})"
     shadows["node"] = f"node AS ({_build_node(at)})"
     return shadows
 
 
-_POD = """SELECT * REPLACE (
+_POD = """SELECT pod.* REPLACE (
+    {values},
     CASE
         WHEN finished_at < {at} THEN phase
         WHEN coalesce(scheduled_at, started_at) >= {at} THEN 'Pending'
@@ -105,10 +108,17 @@ _POD = """SELECT * REPLACE (
     CASE WHEN coalesce(scheduled_at, started_at) < {at} OR scheduled_at IS NULL THEN node END
         AS node,
     least(last_seen, {at}) AS last_seen
-) FROM pod WHERE coalesce(created_at, scheduled_at, started_at, first_seen) < {at}"""
+) FROM pod LEFT JOIN (
+    SELECT cluster, id, {eras} FROM attribute_era GROUP BY cluster, id
+) AS was ON pod.cluster = was.cluster AND pod.uid = was.id
+WHERE coalesce(created_at, scheduled_at, started_at, first_seen) < {at}"""
+_VALUE = """coalesce(
+    arg_max(value, valid_from) FILTER (kind = 'pod.{name}' AND valid_from < {at}),
+    arg_min(value, valid_from) FILTER (kind = 'pod.{name}')
+) AS was_{name}"""
 
 _ERA = """SELECT * REPLACE (CASE WHEN valid_to < {at} THEN valid_to END AS valid_to)
-FROM era WHERE valid_from < {at}"""
+FROM {table} WHERE valid_from < {at}"""
 _NODE = """SELECT node.* REPLACE (
     least(node.last_seen, {at}) AS last_seen,
     {values},
@@ -127,6 +137,17 @@ _NODE = """SELECT node.* REPLACE (
     QUALIFY row_number() OVER (PARTITION BY "cluster", node ORDER BY valid_from DESC) = 1
 ) AS was ON node.cluster = was.cluster AND node.node = was.node
 WHERE coalesce(node.first_seen, {at}) <= {at}"""
+
+
+def _build_pod(at: str) -> str:
+    """Return the pods as their eras have them; a column without eras is as it is stored."""
+    names = ("team", "queue", "labels", "annotations")
+    values = ", ".join(
+        f"CASE WHEN was_{name} IS NULL THEN {name} ELSE nullif(was_{name}, '') END AS {name}"
+        for name in names
+    )
+    eras = ", ".join(_VALUE.format(name=name, at=at) for name in names)
+    return _POD.format(values=values, eras=eras, at=at)
 
 
 def _build_node(at: str) -> str:

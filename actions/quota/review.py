@@ -66,5 +66,5 @@ def read_quota_samples(
 
 @cache
 def _load_sql() -> str:
-    lives = ("warehouse:inventory/last_lists", "warehouse:inventory/lives")
+    lives = tuple(f"warehouse:inventory/{step}" for step in ("last_lists", "value_eras", "lives"))
     return compose_query((*lives, "quota_samples"), "actions.quota")

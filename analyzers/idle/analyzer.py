@@ -94,8 +94,7 @@ class IdleAnalyzer:
     def replay(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
         """Return what `find` would have returned at each time, for workloads idle until then.
 
-        The replay differs where that time knew less: pods and nodes (owner, annotations) have
-        today's values.
+        The replay differs where that time knew less: pods and nodes have the owners of today.
 
         Raises:
             UsageError: the times are not equally far apart.

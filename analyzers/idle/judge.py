@@ -406,7 +406,8 @@ def _add_holders(
     rows: pl.DataFrame, stretch_holds: pl.DataFrame, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add the owner of each row, and whether its allocations are estimated or divided."""
-    owners = holds.unique("owner", maintain_order=True).select("owner", *spans.WORKLOAD, "team")
+    owners = holds.unique("owner", maintain_order=True).select("owner", *spans.WORKLOAD)
+    teams = holds.select("owner", "team", since="start").sort("since")
     guessed = stretch_holds.filter(pl.col("attribution") == "estimated")["span"].unique()
     doubtful = rows.filter(pl.col("span").is_in(guessed.implode())).select(
         "row", "span", "start", "end"
@@ -424,6 +425,17 @@ def _add_holders(
     spread = stretch_holds.filter(pl.col("rule") == SPREAD)["span"].unique()
     return (
         rows.join(owners, on="owner", how="left")
+        .sort("end")
+        .join_asof(
+            teams,
+            left_on="end",
+            right_on="since",
+            by="owner",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
+        .sort("row")
+        .drop("since")
         .join(unsure, on="row", how="left")
         .with_columns(
             pl.col("estimated").fill_null(False), spread=pl.col("span").is_in(spread.implode())

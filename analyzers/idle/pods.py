@@ -18,6 +18,7 @@ from fallow.quiescence import BYTES_S, IO_PRESSURE
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.disruption_budgets import DisruptionBudgets
+from warehouse.past_values import PastValues
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import NOTEBOOK_ACTIVITY, SERVING_LOAD, load_step
 from warehouse.workload_gpus import build_records, read_workload_gpus
@@ -231,6 +232,8 @@ POD_SIGNALS = {
     "cores": pl.Float64,
 }  # fmt: skip
 """The inventory's data of a pod, in the columns that signals need."""
+_VETOES = ("hard", "soft")
+_EVER = -(2**62)
 
 
 def add_signals(  # noqa: PLR0917  (one caller)
@@ -253,7 +256,8 @@ def add_signals(  # noqa: PLR0917  (one caller)
     )
     facts = named.select("pod_number", "pod_uid").join(facts, on="pod_uid")
     holds = list_holds(inventory, DisruptionBudgets.read(views, window))
-    each = pods.select("row", "pod_number").join(facts, on="pod_number")
+    each = pods.select("row", "k", "pod_number").join(facts, on="pod_number")
+    each = recall_vetoes(each, PastValues(views), inventory, at)
     summed = each.group_by("row").agg(
         pod_count=pl.len().cast(pl.Int64),
         started_us=pl.col("started_us").max(),
@@ -271,6 +275,33 @@ def add_signals(  # noqa: PLR0917  (one caller)
     of_row = of_row.group_by("row", maintain_order=True).agg("holds")
     rows = rows.join(of_row, on="row", how="left")
     return flags.add_flags(rows, settings, pods=summed, host=host, book=servers, unready=away)
+
+
+def recall_vetoes(
+    each: pl.DataFrame, past: PastValues, inventory: Mapping[str, StretchPod], at: Ints
+) -> pl.DataFrame:
+    """Replace `hard` and `soft` by what annotations and labels forbade at the times of the rows."""
+    vetoes = pl.DataFrame(
+        [
+            (
+                uid,
+                from_us if number else _EVER,
+                *read_vetoes(
+                    values.get("annotations", pod.annotations), values.get("labels", pod.labels)
+                ),
+            )
+            for uid, pod in inventory.items()
+            for number, (from_us, values) in enumerate(past.list_changes((pod.cluster, uid)))
+        ],
+        schema={"pod_uid": pl.String, "at": pl.Int64, "hard": pl.Boolean, "soft": pl.Boolean},
+        orient="row",
+    ).sort("at")
+    then = each.with_columns(at=pl.Series(at)[each["k"]]).sort("at")
+    then = then.join_asof(
+        vetoes, on="at", by="pod_uid", suffix="_then", allow_exact_matches=False,
+        check_sortedness=False,
+    )  # fmt: skip
+    return then.with_columns(pl.coalesce(f"{name}_then", name).alias(name) for name in _VETOES)
 
 
 def add_peers(

@@ -1,6 +1,7 @@
 -- Pods that requested GPUs within the window: when each was queued, placed and ended, and what it
 -- requested. A time that no source knows is null. A Kueue workload is queued before it has pods.
--- A pod that the last list of its cluster contains has not ended.
+-- A pod that the last list of its cluster contains has not ended. Its queue and its team are those
+-- of when it was placed.
 WITH evicted_pods AS (
     SELECT DISTINCT
         cluster,
@@ -30,17 +31,17 @@ times AS (
 )
 
 SELECT
-    cluster,
-    uid,
+    t.cluster,
+    t.uid,
     coalesce(namespace, '') AS namespace,
-    coalesce(pod, uid) AS pod,
+    coalesce(pod, t.uid) AS pod,
     node,
     coalesce(phase, 'Unknown') AS phase,
     workload_kind,
     workload,
     workload_uid,
-    coalesce(paying_team, '') AS team,
-    coalesce(queue, '') AS queue,
+    coalesce(y.team, paying_team, '') AS team,
+    coalesce(if(q.id IS null, queue, q.value), '') AS queue,
     priority_class,
     priority,
     coalesce(
@@ -59,9 +60,19 @@ SELECT
     epoch(born) AS created_s,
     epoch(placed) AS placed_s,
     epoch(ended) AS ended_s
-FROM times
+FROM times AS t
+LEFT JOIN value_eras AS q
+    ON
+        q.kind = 'pod.queue' AND t.cluster = q.cluster AND t.uid = q.id
+        AND coalesce(placed, $until::TIMESTAMP) >= q.holds_from
+        AND coalesce(placed, $until::TIMESTAMP) < q.holds_to
+LEFT JOIN paying_teams AS y
+    ON
+        t.cluster = y.cluster AND t.uid = y.uid
+        AND coalesce(placed, $until::TIMESTAMP) >= y.holds_from
+        AND coalesce(placed, $until::TIMESTAMP) < y.holds_to
 WHERE
     born < $until::TIMESTAMP
     AND coalesce(ended, $until::TIMESTAMP) > $since::TIMESTAMP
-    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-ORDER BY born, cluster, namespace, pod, uid
+    AND ($cluster::VARCHAR IS null OR t.cluster = $cluster)
+ORDER BY born, t.cluster, namespace, pod, t.uid

@@ -7,7 +7,7 @@ import msgspec
 from fallow.protocols import Views
 from fallow.rows import R, Row, decode_rows
 from fallow.window import Window
-from warehouse.steps import POD_OWNERS, compose_query
+from warehouse.steps import PAYING_TEAMS, POD_OWNERS, compose_query
 
 
 class PastPod(Row, frozen=True):
@@ -112,7 +112,7 @@ def read_history(views: Views, window: Window, cluster: str | None = None) -> Qu
 
     return QueueHistory(
         window,
-        read("past_pods", PastPod, POD_OWNERS, "inventory/last_lists"),
+        read("past_pods", PastPod, POD_OWNERS, "inventory/last_lists", *PAYING_TEAMS),
         read("past_nodes", PastNode),
         read("past_quotas", PastQuota),
         read("gpu_rates", GpuRate),

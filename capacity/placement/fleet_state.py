@@ -17,6 +17,7 @@ from fallow.action_models import PodRef
 from fallow.models import UNRESOLVED, Subject
 from fallow.protocols import Views
 from fallow.resources import read_text
+from warehouse.past_values import PastValues
 from warehouse.steps import POD_OWNERS, compose_query, load_step
 
 MICRO = 1_000_000
@@ -163,6 +164,11 @@ class FleetState:
             *(edge for pod in pods for edge in (pod.begin, pod.end)),
             *(
                 edge
+                for pod in pods
+                for edge, _ in self._past_values.list_changes((key[0], pod.uid))
+            ),
+            *(
+                edge
                 for node_key in node_keys
                 if node_key[1]
                 for edge in self._readiness_changes(node_key)
@@ -190,17 +196,16 @@ class FleetState:
         ]
 
     def pods(self, key: WorkloadKey, at: int) -> list[PodRecord]:
-        """Return the pods of a workload that existed just before a given time."""
-        return [p for p in self._pods_by_key.get(key, ()) if p.begin < at <= p.end]
+        """Return the pods of a workload that existed just before a given time, as of then."""
+        return self._list_existing(self._pods_by_key.get(key, ()), at)
 
     def unresolved_pods(self, cluster: str, namespace: str, at: int) -> list[PodRecord]:
         """Return the pods of a namespace just before a given time whose owner is not known."""
-        pods = self._unresolved.get((cluster, namespace), ())
-        return [p for p in pods if p.begin < at <= p.end]
+        return self._list_existing(self._unresolved.get((cluster, namespace), ()), at)
 
     def node_pods(self, node_key: NodeKey, at: int) -> list[PodRecord]:
         """Return the pods that existed on a node just before a given time."""
-        return [p for p in self._pods_by_node.get(node_key, ()) if p.begin < at <= p.end]
+        return self._list_existing(self._pods_by_node.get(node_key, ()), at)
 
     def next_pod(self, key: WorkloadKey, at: int) -> int | None:
         """Return when the workload's next pod was created after a given time; None = no pod was."""
@@ -208,10 +213,17 @@ class FleetState:
 
     def pending_at(self, at: int) -> list[PodRecord]:
         """Return the pods that requested GPUs just before a given time and had no node."""
+        waiting = [p for p in self._waited if p.placed is None or p.placed >= at]
+        return self._list_existing(waiting, at)
+
+    def _list_existing(self, pods: Iterable[PodRecord], at: int) -> list[PodRecord]:
+        """Return those that existed just before a time, with the values that were observed then."""
         return [
-            p
-            for p in self._waited
-            if p.begin < at <= p.end and (p.placed is None or p.placed >= at) and p.gpus > 0
+            msgspec.structs.replace(p, **values)
+            if (values := self._past_values.find((p.key[0], p.uid), at))
+            else p
+            for p in pods
+            if p.begin < at <= p.end
         ]
 
     def ready(self, node_key: NodeKey, at: int) -> bool | None:
@@ -312,6 +324,10 @@ class FleetState:
                 *(rows[name] for name in _POD_COLUMNS), strict=True
             )
         ]  # fmt: skip
+
+    @cached_property
+    def _past_values(self) -> PastValues:
+        return PastValues(self._views)
 
     @cached_property
     def _pods_by_key(self) -> Mapping[WorkloadKey, list[PodRecord]]:

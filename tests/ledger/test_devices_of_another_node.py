@@ -91,7 +91,7 @@ def test_a_card_that_moves_within_an_hour_is_on_each_node_in_its_time(
     tables.put(
         "attribute_era",
         [
-            {"cluster": "c", "kind": "device", "id": "GPU-0", "value": node}
+            {"cluster": "c", "kind": "device.node", "id": "GPU-0", "value": node}
             | {"valid_from": start, "valid_to": end, "first_seen": start, "last_seen": end}
             for node, start, end in eras
         ],

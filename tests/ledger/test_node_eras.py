@@ -154,7 +154,7 @@ def test_an_hour_is_of_the_team_that_its_pod_had_then(
         tables.put(
             "attribute_era",
             [
-                {"cluster": "c", "kind": "pod", "id": "u", "value": team}
+                {"cluster": "c", "kind": "pod.team", "id": "u", "value": team}
                 | {"valid_from": builders.at(start)}
                 | ({} if end is None else {"valid_to": builders.at(end)})
             ],

@@ -44,7 +44,7 @@ pieces AS (
         attribution,
         rule,
         true AS fresh
-    FROM fitted
+    FROM owned
 ),
 
 marked AS (
@@ -52,7 +52,7 @@ marked AS (
         *,
         coalesce(
             start > lag("end") OVER (
-                PARTITION BY cluster, device, pod_uid, share, attribution, rule
+                PARTITION BY cluster, device, pod_uid, team, share, attribution, rule
                 ORDER BY start, "end"
             ), true
         ) AS begins
@@ -63,7 +63,7 @@ numbered AS (
     SELECT
         *,
         sum(begins::INTEGER) OVER (
-            PARTITION BY cluster, device, pod_uid, share, attribution, rule
+            PARTITION BY cluster, device, pod_uid, team, share, attribution, rule
             ORDER BY start, "end"
         ) AS stretch
     FROM marked
@@ -79,12 +79,12 @@ SELECT
     arg_max(pod, fresh) AS pod,
     arg_max(workload_kind, fresh) AS workload_kind,
     arg_max(workload, fresh) AS workload,
-    arg_max(team, fresh) AS team,
+    team,
     share,
     attribution,
     rule
 FROM numbered
-GROUP BY cluster, device, pod_uid, share, attribution, rule, stretch
+GROUP BY cluster, device, pod_uid, team, share, attribution, rule, stretch
 UNION ALL BY NAME
 SELECT
     cluster,

@@ -1,9 +1,9 @@
 -- When each pod that requests GPUs was created, scheduled and ended. A pod that the last list of
--- its cluster contains has not ended.
+-- its cluster contains has not ended. Its queue is that of when it was placed.
 SELECT
     p.cluster,
     p.namespace,
-    p.queue,
+    if(q.id IS null, p.queue, q.value) AS queue,
     p.gpu_resource,
     p.gpu_request AS gpus,
     p.cpu_request_milli,
@@ -21,4 +21,9 @@ SELECT
     ) AS ended
 FROM pod AS p
 INNER JOIN last_lists AS l ON p.cluster = l.cluster
+LEFT JOIN value_eras AS q
+    ON
+        q.kind = 'pod.queue' AND p.cluster = q.cluster AND p.uid = q.id
+        AND coalesce(p.scheduled_at, p.started_at, $until::TIMESTAMP) >= q.holds_from
+        AND coalesce(p.scheduled_at, p.started_at, $until::TIMESTAMP) < q.holds_to
 WHERE p.gpu_request > 0

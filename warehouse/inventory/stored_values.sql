@@ -2,16 +2,22 @@
 -- object was. An object without rows has had one value. Devices are observed in buckets.
 WITH objects AS (
     SELECT
-        'pod' AS kind,
+        $kind AS kind,
         cluster,
         uid AS id,
         first_seen,
         last_seen,
-        team AS value
+        CASE $kind
+            WHEN 'pod.team' THEN if(labels IS null, team, coalesce(team, ''))
+            WHEN 'pod.queue' THEN if(labels IS null, queue, coalesce(queue, ''))
+            WHEN 'pod.labels' THEN labels
+            WHEN 'pod.annotations' THEN annotations
+        END AS value
     FROM pod
+    WHERE $kind <> 'device.node'
     UNION ALL BY NAME
     SELECT
-        'device' AS kind,
+        $kind AS kind,
         cluster,
         device AS id,
         time_bucket(INTERVAL 5 MINUTE, first_seen) AS first_seen,
@@ -21,6 +27,7 @@ WITH objects AS (
         ) AS last_seen,
         node AS value
     FROM device
+    WHERE $kind = 'device.node'
 )
 
 SELECT
@@ -33,5 +40,4 @@ SELECT
 FROM objects AS o
 SEMI JOIN observed AS w ON o.cluster = w.cluster AND o.id = w.id
 LEFT JOIN attribute_era AS e ON o.kind = e.kind AND o.cluster = e.cluster AND o.id = e.id
-WHERE o.kind = $kind
 ORDER BY o.cluster, o.id, e.valid_from

@@ -5,7 +5,7 @@ SELECT
     any_value(workload_kind) AS workload_kind,
     any_value(workload) AS workload,
     min(team) AS team
-FROM owner_teams
+FROM owners
 GROUP BY holder_id
 UNION ALL BY NAME
 SELECT

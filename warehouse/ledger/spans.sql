@@ -12,7 +12,7 @@ WITH places AS (
         coalesce(e.holds_to, 'infinity') AS holds_to
     FROM device AS d
     LEFT JOIN value_eras AS e
-        ON d.cluster = e.cluster AND d.device = e.id AND e.kind = 'device'
+        ON d.cluster = e.cluster AND d.device = e.id AND e.kind = 'device.node'
     LEFT JOIN node AS n ON e.cluster = n.cluster AND e.value = n.node
 ),
 

@@ -1,7 +1,7 @@
 -- The team of a bucket, of workloads that were not of one team all the time: that of most of it.
 WITH several AS (
     SELECT holder_id
-    FROM owner_teams
+    FROM owners
     GROUP BY holder_id
     HAVING count(DISTINCT team) > 1
 ),
@@ -24,7 +24,7 @@ parts AS (
         ) AS seconds
     FROM holder_hours AS s
     INNER JOIN several AS v ON s.holder_id = v.holder_id
-    INNER JOIN owner_teams AS o
+    INNER JOIN owners AS o
         ON
             s.holder_id = o.holder_id
             AND s.bucket + to_seconds($step_s) > o.start_at AND s.bucket < o.end_at

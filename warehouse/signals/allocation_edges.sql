@@ -1,9 +1,10 @@
 -- When the pods on a device change: `number` counts these changes, and `allocated` holds until the
--- next one.
+-- next one. That a pod is of another team is none.
 WITH both_ends AS (
     SELECT
         cluster,
         device,
+        (pod_uid, share, attribution, rule) AS claim,
         unnest([start, "end"]) AS edge_at,
         unnest([1, -1]) AS step
     FROM allocation
@@ -12,13 +13,24 @@ WITH both_ends AS (
         AND device >= $first_device AND device < $last_device
 ),
 
-edge_sums AS (
+claim_edges AS (
     SELECT
         cluster,
         device,
         edge_at,
         sum(step) AS step
     FROM both_ends
+    GROUP BY cluster, device, claim, edge_at
+    HAVING sum(step) <> 0
+),
+
+edge_sums AS (
+    SELECT
+        cluster,
+        device,
+        edge_at,
+        sum(step) AS step
+    FROM claim_edges
     GROUP BY cluster, device, edge_at
 )
 
