@@ -38,7 +38,7 @@ CONFIG = "idle: {service_duration: 2h, min_expected_rest: null}\nprices: {usd_pe
 
 def rest(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[Scrape]:
     """Return the series of a job that rests all the time and whose marks change."""
-    times = {"since": HOURS, "until": 0.0, "every_s": 60}
+    times: dict[str, Any] = {"since": HOURS, "until": 0, "every_s": 60}
     whole = scrape_job(
         f"n-{name}", REST, model="NVIDIA A30", pod=f"{name}-0", owner=("Job", name), **times
     )
