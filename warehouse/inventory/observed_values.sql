@@ -45,8 +45,8 @@ named AS (
                         ) THEN ''
                     END
                 },
-                {'kind': 'pod.labels', 'stored': stored_labels, 'value': labels},
-                {'kind': 'pod.annotations', 'stored': stored_annotations, 'value': annotations}
+                { 'kind': 'pod.labels', 'stored': stored_labels, 'value': labels },
+                { 'kind': 'pod.annotations', 'stored': stored_annotations, 'value': annotations }
             ],
             recursive := true
         )

@@ -36,9 +36,10 @@ statements AS (
 changes AS (
     SELECT *
     FROM statements
-    WINDOW of_workload AS (
-        PARTITION BY cluster, namespace, workload_kind, workload ORDER BY from_at
-    )
+    WINDOW
+        of_workload AS (
+            PARTITION BY cluster, namespace, workload_kind, workload ORDER BY from_at
+        )
     QUALIFY
         team IS DISTINCT FROM lag(team) OVER of_workload OR lag(from_at) OVER of_workload IS null
 ),

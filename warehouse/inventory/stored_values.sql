@@ -2,7 +2,6 @@
 -- object was. An object without rows has had one value. Devices are observed in buckets.
 WITH objects AS (
     SELECT
-        $kind AS kind,
         cluster,
         uid AS id,
         first_seen,
@@ -17,7 +16,6 @@ WITH objects AS (
     WHERE $kind <> 'device.node'
     UNION ALL BY NAME
     SELECT
-        $kind AS kind,
         cluster,
         device AS id,
         time_bucket(INTERVAL 5 MINUTE, first_seen) AS first_seen,
@@ -39,5 +37,5 @@ SELECT
     CASE WHEN e.id IS null THEN o.value ELSE e.value END AS value
 FROM objects AS o
 SEMI JOIN observed AS w ON o.cluster = w.cluster AND o.id = w.id
-LEFT JOIN attribute_era AS e ON o.kind = e.kind AND o.cluster = e.cluster AND o.id = e.id
+LEFT JOIN attribute_era AS e ON e.kind = $kind AND o.cluster = e.cluster AND o.id = e.id
 ORDER BY o.cluster, o.id, e.valid_from
