@@ -77,7 +77,8 @@ def look(observations: list[tuple[int, str, dict[str, Any]]], hour: float) -> li
     with engine.lent() as one:
         views = Memory(one)
         store(views, observations)
-        return AsOf(views, START + hour * HOUR).query(LOOK).to_pylist()
+        rows: list[Any] = AsOf(views, START + hour * HOUR).query(LOOK).to_pylist()
+        return rows
 
 
 @settings(max_examples=30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
