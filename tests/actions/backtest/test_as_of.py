@@ -25,7 +25,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 FIRST, LAST = (START.replace(tzinfo=None) + n * timedelta(days=99) for n in (-1, 1))
 COLUMNS = ("team", "queue", "labels", "annotations")
-LOOK = f"SELECT uid, {', '.join(COLUMNS)} FROM pod ORDER BY uid"
+PODS = f"SELECT uid, {', '.join(COLUMNS)} FROM pod ORDER BY uid"
 
 
 @pytest.fixture
@@ -73,17 +73,17 @@ def store(views: Memory, observations: list[tuple[int, str, dict[str, Any]]]) ->
         cursor.unregister("incoming")
 
 
-def look(observations: list[tuple[int, str, dict[str, Any]]], hour: float) -> list[Any]:
+def read_past(observations: list[tuple[int, str, dict[str, Any]]], hour: float) -> list[Any]:
     with engine.lent() as one:
         views = Memory(one)
         store(views, observations)
-        rows: list[Any] = AsOf(views, START + hour * HOUR).query(LOOK).to_pylist()
+        rows: list[Any] = AsOf(views, START + hour * HOUR).query(PODS).to_pylist()
         return rows
 
 
 @settings(max_examples=30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(histories, st.integers(0, 8))
-def test_what_is_observed_later_changes_nothing_of_a_look_before(
+def test_what_is_observed_later_changes_nothing_of_the_past(
     history: list[tuple[int, str, dict[str, Any]]], hour: int
 ) -> None:
     """A null is not known: until a column's first value is observed it is that one."""
@@ -100,8 +100,8 @@ def test_what_is_observed_later_changes_nothing_of_a_look_before(
         ]
 
     history = sorted(history, key=lambda seen: seen[:2])
-    then = drop(look([seen for seen in history if seen[0] < at], at))
-    assert [row for row in drop(look(history, at)) if row] == then
+    then = drop(read_past([seen for seen in history if seen[0] < at], at))
+    assert [row for row in drop(read_past(history, at)) if row] == then
 
 
 @settings(max_examples=30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -115,7 +115,7 @@ def test_facts_of_a_replay_are_of_the_pods_of_then(
         at = START + (hour + 0.5) * HOUR
         state = FleetState(views, START - HOUR, START + 9 * HOUR)
         pods = {pod.uid: pod for pod in state.pods(("c", "ns", "Job", "w"), to_micros(at))}
-        for row in AsOf(views, at).query(LOOK).to_pylist():
+        for row in AsOf(views, at).query(PODS).to_pylist():
             if (pod := pods.get(row["uid"])) is not None:
                 assert {name: getattr(pod, name) for name in COLUMNS} == {
                     name: row[name] for name in COLUMNS
