@@ -31,6 +31,13 @@ KINDS = {
     "sunk": "reserved: paid for whatever happens",
 }
 
+STAGES_NOTE = (
+    "Identified, approved and acted: what the findings of this window would save, the waste until "
+    "the act. Verified: measured after the act, from who held the devices then; restarts are taken "
+    "off. Predicted: for the same time after the act."
+)
+"""What the stages count, wherever they stand beside each other."""
+
 
 class Stages(msgspec.Struct, frozen=True):
     """Cases, GPU-hours and dollars of each stage; dollars None = no part of it has a price."""

@@ -105,6 +105,7 @@ def build_saving(
             {**row, "meaning": savings.KINDS.get(str(row["kind"]), "")} for row in verified
         ]
         blocks.append(build_table(request, rows_explained, VERIFIED))
+    blocks.append(TextBlock((savings.STAGES_NOTE,), small=True))
     cases = savings.read_cases(request.views, request.window, request.filters)
     if cases.num_rows:
         blocks.append(build_table(request, cases, CASES))

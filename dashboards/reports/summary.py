@@ -131,9 +131,8 @@ def write_done_sentence(stages: savings.Stages) -> str:
     """Return a sentence about what was acted upon, was approved, or waits."""
     if not stages.approved and not stages.waiting:
         return "Nothing was acted upon yet: no finding was approved."
-    parts = [
-        f"{count(stages.acted, 'finding')} acted upon ({format_usd(stages.acted_usd or Decimal())})"
-    ]
+    usd = format_usd(stages.acted_usd or Decimal())
+    parts = [f"{count(stages.acted, 'finding')} acted upon ({usd} of waste until then)"]
     if stages.approved > stages.acted:
         parts.append(f"{stages.approved - stages.acted} more approved")
     if stages.waiting:

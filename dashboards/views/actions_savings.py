@@ -6,6 +6,7 @@ from dashboards import chart_data, charts, data, page
 from dashboards.detail_words import describe_kind
 from dashboards.figures import savings
 from dashboards.page import PageRequest, format_hours, format_money
+from dashboards.text import count
 
 VERIFIED = page.read_columns("actions_savings/verified")
 CASES = page.read_columns("actions_savings/cases")
@@ -39,7 +40,8 @@ def show_stages(request: PageRequest) -> None:
         (
             "Identified",
             format_money(stages_reached.identified_usd),
-            f"{stages_reached.identified} findings{savings.describe_gap(stages_reached)}",
+            f"{count(stages_reached.identified, 'saving finding')}, acted upon or not"
+            + savings.describe_gap(stages_reached),
         ),
         ("Approved", _format_some(stages_reached.approved, stages_reached.approved_usd), waiting),
         (
@@ -57,10 +59,7 @@ def show_stages(request: PageRequest) -> None:
         charts.draw_funnel(chart_data.build_savings_stages(stages_reached)),
         "Dollars identified, approved, acted upon and verified",
     )
-    page.note(
-        "Identified, approved and acted: what the findings of this window would save. Verified: "
-        "measured after the act, from who held the devices then; restarts are taken off."
-    )
+    page.note(savings.STAGES_NOTE)
 
 
 def show_verified(request: PageRequest) -> None:

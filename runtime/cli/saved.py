@@ -58,6 +58,11 @@ def saved(
         f"{total['actions']} actions since {window.start:%Y-%m-%d %H:%M} UTC saved "
         f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({'; '.join(parts)})" if parts else "")
     )
+    if total["predicted_usd"] is not None and total["actions"]:
+        run.say(
+            f"predicted for the same time: ${total['predicted_usd']:,.2f}; the waste until the act "
+            "is in neither"
+        )
     if total["unknown_gpu_hours"]:
         run.say(
             f"{total['unknown_gpu_hours']:,.1f} GPU-hours more are unknown: their telemetry ended "

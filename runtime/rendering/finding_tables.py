@@ -11,6 +11,7 @@ import msgspec
 
 from analyzers.ranking import add_amounts, classify_impact
 from dashboards import waste_report as page
+from dashboards.text import count
 from dashboards.waste_report import Story
 from fallow import money
 from fallow.models import Saving
@@ -93,11 +94,21 @@ def render_analysis(
             parts.append((f"{title} ({counted})", top_rows))
     parts.insert(0, ("what saves most", [_round_block(row) for row in build_blocks(ranked)]))
     parts.append(("what they save together", build_waterfall_rows(waterfall)))
-    stands = "".join(
-        f"\n{line}" for line in reconcile.format_lines(reconcile.compute_reconciliation(waterfall))
-    )
+    lines = reconcile.format_lines(reconcile.compute_reconciliation(waterfall))
     text = render_tables(parts, output, "findings")
+    stands = "".join(f"\n{line}" for line in [*_count_findings(ranked), *lines])
     return f"{text}{stands}\n" if stands else text
+
+
+def _count_findings(ranked: "Sequence[RankedFinding]") -> list[str]:
+    """Return how many findings there are, as the page Findings counts them."""
+    if not ranked:
+        return []
+    advised = [row for row in ranked if row.finding.recommendations]
+    saving = sum(row.gpu_hours > 0 for row in advised)
+    others = f"{len(advised) - saving:,} with advice that saves no hour of its own"
+    rest = f"{len(ranked) - len(advised):,} to know"
+    return [f"{count(len(ranked), 'finding')}: {saving:,} save, {others}, {rest}."]
 
 
 def _round_block(block: dict[str, Any]) -> dict[str, Any]:
