@@ -16,6 +16,7 @@ import msgspec
 
 from dashboards.figures.overview import explain_incomparable, get_window_before
 from dashboards.figures.query import BY_HOUR, Filters, run_query
+from dashboards.figures.spend import read_totals
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.ledger import align_window
@@ -48,12 +49,23 @@ class Bridge(msgspec.Struct, frozen=True):
 def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
     """Return the bridge from the window that Overview compares with (`get_window_before`).
 
-    A calendar month is compared with the month before: more days count as volume. None = nothing
-    was paid then, or the windows cannot be compared (`explain_incomparable`). Hours without a price
-    are in neither window.
+    Both dollars are the cents of `spend.read_totals`. A calendar month is compared with the month
+    before: more days count as volume. None = nothing was paid then, or the windows cannot be
+    compared (`explain_incomparable`). Hours without a price are in neither window.
     """
     why = explain_incomparable(views, window, filters.cluster)
-    return None if why else compute_bridge(views, window, filters)
+    exact = None if why else compute_bridge(views, window, filters)
+    if exact is None:
+        return None
+    before, after = (
+        read_totals(views, side, filters).usd or Decimal() for side in (exact.before, exact.after)
+    )
+    return msgspec.structs.replace(
+        exact,
+        usd_before=before,
+        usd_after=after,
+        mix=after - before - exact.volume - exact.waste - exact.price,
+    )
 
 
 def compute_bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:

@@ -1,6 +1,7 @@
 """Read the figures of the table `dashboards/figures.csv` by their functions."""
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from decimal import Decimal
 from importlib import import_module
 from inspect import signature
@@ -9,16 +10,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures import inbox, savings, spend, waste, waterfall
+from dashboards.figures import chargeback, inbox, savings, spend, waste, waterfall
 from dashboards.figures.query import Filters
 from dashboards.reports import report_figures
 from dashboards.reports.report_request import ReportRequest
 from fallow.models import STATES
-from fallow.money import sum_bills
 from fallow.resources import read_table
 from fallow.rows import Row
 from fallow.settings import Settings
-from fallow.window import Window
+from fallow.window import Window, get_month_start
 from runtime.operations.accounting import ledger_totals
 from runtime.operations.accounting import savings as operations_savings
 from runtime.operations.analysis import incidents
@@ -100,7 +100,7 @@ def same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
     if isinstance(one, Decimal) or isinstance(other, Decimal):
-        return abs(round(Decimal(one), 2) - round(Decimal(str(other)), 2)) <= Decimal("0.01")
+        return round(Decimal(one), 2) == round(Decimal(str(other)), 2)
     return bool(abs(one - other) <= 1e-5 + 1e-9 * abs(one))
 
 
@@ -125,6 +125,7 @@ def list_contradictions(
         *_sum_parts(views, window, filters, figures),
         *_read_spend(views, window, team),
     ]
+    answers += _read_bills(views, window, team)
     if not team:
         answers += _read_reports(settings, views, window)
         answers += _read_saved_and_incidents(settings, views, window)
@@ -139,11 +140,22 @@ def _sum_parts(
     views: Warehouse, window: Window, filters: Filters, figures: dict[str, Any]
 ) -> Iterator[Answer]:
     """Yield sums of rows that are parts of a figure."""
-    clusters = spend.read_by(views, window, filters, "cluster")
-    yield "Paid", "bills of clusters", sum_bills(clusters["usd"].to_pylist())
+    clusters = spend.read_statement(views, window, filters, "cluster")
+    yield "Paid", "bills of clusters", pick(clusters, "usd")
+    alone = (
+        spend.read_totals(views, window, msgspec.structs.replace(filters, cluster=name))
+        for name in clusters["name"].to_pylist()
+    )
+    if not filters.team:
+        yield "Paid", "clusters alone", add(totals.usd for totals in alone)
     for key in ("team", "workload", "state"):
         rows = spend.read_by(views, window, filters, key)
         yield "Paid GPU-hours", f"spend by {key}", pick(rows, "gpu_hours")
+    states = {
+        row["name"]: row for row in spend.read_by(views, window, filters, "state").to_pylist()
+    }
+    for label, state in (("Work lost", "lost"), ("Not available", "unavailable")):
+        yield label, "spend by state", states[state]["gpu_hours"] if state in states else 0
     for key in ("team", "workload"):
         rows = waste.read_by_owner(views, window, filters, key)
         yield "Wasted GPU-hours", f"waste by {key}", pick(rows, "waste_gpu_hours")
@@ -184,6 +196,25 @@ def _read_spend(views: Warehouse, window: Window, team: str) -> Iterator[Answer]
             yield label, "fallow spend --by team", rows[team][name]
 
 
+def _read_bills(views: Warehouse, window: Window, team: str) -> Iterator[Answer]:
+    """Yield what chargeback, forecast and budget say of a team, and of all."""
+    rows = chargeback.read_statement(views, window, Filters()).to_pylist()
+    mine = [row for row in rows if team in ("", row["team"])]
+    if mine:
+        yield "Paid", "chargeback", add(row["usd_loaded"] for row in mine)
+        yield "Idle and allocated", "chargeback", add(row["idle_usd"] for row in mine)
+    month = Window(get_month_start(window.end - timedelta(microseconds=1)), window.end)
+    if window == month:
+        yield (
+            "Paid",
+            "forecast",
+            spend.read_month(views, window.end, Filters(team=team or None)).usd,
+        )
+        if team:
+            budgets = spend.read_team_months(views, window.end, {team: Decimal(1)})
+            yield "Paid", "budget", budgets[team].usd
+
+
 def _read_reports(settings: Settings, views: Warehouse, window: Window) -> Iterator[Answer]:
     """Yield what reports of the fleet read."""
     covered = coverage.measure_coverage(views, window, {}, None)
@@ -191,6 +222,8 @@ def _read_reports(settings: Settings, views: Warehouse, window: Window) -> Itera
     made = report_figures.read_report_figures(request)
     yield "Workloads that save", "reports", len(made.advice)
     yield "Could be saved", "reports", made.stages.saveable_usd
+    before = made.before.totals
+    yield "Before", "the period before of reports", None if before is None else before.usd
 
 
 def _read_saved_and_incidents(
