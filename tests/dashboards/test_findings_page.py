@@ -121,7 +121,7 @@ def test_the_list_says_how_many_save_and_reads_verbs_as_words(tmp_path: Path, dr
     count = next(m for m in page.metric if m.label == "Findings")
     assert (count.value, count.delta) == ("2", "1 save; 2 workloads")
     saved = next(m for m in draw("overview", settings, window="3d").metric if "saved" in m.label)
-    assert saved.delta == "1 finding"
+    assert saved.delta == "1 saving finding"
     assert {*page.dataframe[0].value["verb"]} == {"raise limits", "suspend"}
     assert any("raise limits" in text for text in texts(page))
     assert not any("raise-limits" in text.replace("\\", "") for text in texts(page))

@@ -232,7 +232,7 @@ def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
     # Two findings of one job are one row, as on the page.
     assert made["Could be saved"][1] == (
         f"$0.00 in cash, {made['Could be saved'][0]} of GPUs that others can use; "
-        "at most $1.25 more in hours in use; 1 finding"
+        "at most $1.25 more in hours in use; 1 saving finding"
     )
     assert inbox["Findings"] == ("2", "1 save; 1 workload")
     assert [row["findings"] for row in rows] == ["2"]
@@ -334,7 +334,7 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
 
     made = metrics(draw("overview", settings, window="3d"))["Could be saved"]
     listed = metrics(draw("findings", settings, window="3d"))
-    about = f"{reversal:d} finding{'s' * (not reversal)}; 1 acted upon"
+    about = f"{reversal:d} saving finding{'s' * (not reversal)}; 1 acted upon"
     assert made == (three(f"${left:,.2f}"), about)
     assert listed["Could be saved"][0] == made[0]
     until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
