@@ -34,7 +34,7 @@ def build_page_link(page: str, **names: str | None) -> str:
     return f"{page}?{urlencode(list_parameters() | named_values)}"
 
 
-def link_finding(finding: str) -> dict[str, str]:
+def build_finding_link(finding: str) -> dict[str, str]:
     """Return the cell of a table that links a finding, by the name of its column."""
     return {"finding_link": build_page_link("findings", finding=finding)}
 

@@ -123,7 +123,7 @@ def _sum(rows: list[dict[str, Any]]) -> Any:
 
 
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, **links.link_finding(row["finding"])}
+    return {**row, **links.build_finding_link(row["finding"])}
 
 
 _SAYS = (

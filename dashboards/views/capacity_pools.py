@@ -68,4 +68,4 @@ def show_advised(request: PageRequest) -> None:
 
 def _add_link(row: dict[str, Any]) -> dict[str, Any]:
     cells = {name: value for name, value in row.items() if name != "details"}
-    return {**cells, **links.link_finding(row["id"])}
+    return {**cells, **links.build_finding_link(row["id"])}

@@ -76,7 +76,7 @@ def _build_row(row: dict[str, Any]) -> dict[str, Any]:
         "stretch_pct": None if stretch is None else 100 * (stretch - 1),
         "mtbf_hours": (first.get("risk") or {}).get("mtbf_hours"),
         "type": first.get("instance_type"),
-        **links.link_finding(row["id"]),
+        **links.build_finding_link(row["id"]),
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint.names import ROOT
+from tests.lint.names import PACKAGES, ROOT
 
 ANALYZERS = ROOT / "analyzers"
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -121,3 +121,35 @@ def test_a_query_is_named_after_what_it_returns() -> None:
     for path in sorted(ANALYZERS.rglob("*.sql")):
         places[path.name].append(str(path.parent.relative_to(ANALYZERS)))
     assert {name: f for name, f in places.items() if len(f) > MOST_FOLDERS} == {}
+
+
+NAMED_BY = {
+    "fragmentation": {"runtime/operations/analysis/pending.py"},
+    "idle": {
+        "runtime/experiments/accuracy/collection.py", "runtime/experiments/simulation/oracle.py",
+    },
+    "reliability": {
+        "runtime/cli/incidents.py", "runtime/operations/accounting/pipeline.py",
+        "runtime/operations/analysis/incidents.py", "runtime/service/metrics.py",
+    },
+    "services": {"runtime/operations/analysis/analyzer_runs.py"},
+    "stalled": {"runtime/operations/ingestion/collection.py"},
+}  # fmt: skip
+"""The product's modules that import an analyzer by its name; all else meets it by its entry point.
+
+A new analyzer is its folder, its tests and one entry point: no row here.
+"""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_new_analyzer_touches_its_folder_and_one_entry_point(folder: str) -> None:
+    imported = re.compile(rf"^\s*(?:from|import) analyzers(?:\.| import ){folder}\b", re.MULTILINE)
+    named_by = {
+        path.relative_to(ROOT).as_posix()
+        for package in {*PACKAGES} - {"benchmarks"}
+        for path in (ROOT / package).rglob("*.py")
+        if ANALYZERS / folder not in path.parents
+        and imported.search(path.read_text(encoding="utf-8"))
+    }
+    assert named_by == NAMED_BY.get(folder, set())
+    assert FOLDERS.count(folder) == 1
