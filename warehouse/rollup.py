@@ -333,11 +333,21 @@ def _refresh_buckets(
 
 
 def list_places(rows: pa.Table) -> pa.Table:
-    """Return which devices of `rollup_5m` rows were on which node from when to when."""
-    spans = rows.group_by(["cluster", "device", "node"]).aggregate(
-        [("bucket", "min"), ("bucket", "max")]
-    )
-    return spans.rename_columns({"bucket_min": "first_seen", "bucket_max": "last_seen"})
+    """Return which devices of `rollup_5m` rows were on which node from when to when.
+
+    Of a device with several nodes, which it may come back to, bucket by bucket.
+    """
+    keys = ["cluster", "device"]
+    spans = rows.group_by([*keys, "node"]).aggregate([("bucket", "min"), ("bucket", "max")])
+    spans = spans.rename_columns({"bucket_min": "first_seen", "bucket_max": "last_seen"})
+    nodes = spans.group_by(keys).aggregate([([], "count_all")])
+    moved = nodes.filter(pc.greater(nodes["count_all"], 1)).select(keys)
+    if not moved.num_rows:
+        return spans
+    each = rows.select([*keys, "node", "bucket"]).rename_columns([*keys, "node", "first_seen"])
+    each = each.append_column("last_seen", each["first_seen"])
+    each = each.join(moved, keys, join_type="left semi").select(spans.column_names)
+    return pa.concat_tables([spans.join(moved, keys, join_type="left anti"), each])
 
 
 def _roll_beside(

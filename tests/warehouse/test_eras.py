@@ -21,6 +21,7 @@ from warehouse.eras import (
     store_places,
 )
 from warehouse.lake import Warehouse
+from warehouse.rollup import list_places
 
 START = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 NODE: dict[str, Any] = {
@@ -250,6 +251,22 @@ def test_a_pod_is_of_each_team_from_its_observation_on(
     assert read_values(settings, "pod.team") == eras
 
 
+def test_buckets_of_a_card_that_comes_back_are_listed_one_by_one() -> None:
+    buckets = [("x", "a", 1), ("x", "b", 2), ("x", "b", 3), ("x", "a", 4), ("y", "a", 1)]
+    names = [{"device": d, "node": n, "bucket": at(h), "cluster": "c"} for d, n, h in buckets]
+    listed = list_places(pa.Table.from_pylist([*names, names[-1] | {"bucket": at(9)}]))
+    assert sorted(
+        (row["device"], row["node"], row["first_seen"], row["last_seen"])
+        for row in listed.to_pylist()
+    ) == [
+        ("x", "a", at(1), at(1)),
+        ("x", "a", at(4), at(4)),
+        ("x", "b", at(2), at(2)),
+        ("x", "b", at(3), at(3)),
+        ("y", "a", at(1), at(9)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("refreshes", "eras"),
     [
@@ -264,7 +281,13 @@ def test_a_pod_is_of_each_team_from_its_observation_on(
             [(at(1), at(4), "a"), (at(4), None, "b")],
             id="moved-within-a-refresh",
         ),
-        pytest.param([[("a", 1, 4), ("b", 2, 5)]], [], id="two-in-turns"),
+        pytest.param([[("a", 1, 4), ("b", 2, 5)]], [], id="two-at-once"),
+        pytest.param([[("ababa"[n], n, n) for n in range(5)]], [], id="two-in-turns"),
+        pytest.param(
+            [[("aabba"[n - 1], n, n) for n in range(1, 6)]],
+            [(at(1), at(3), "a"), (at(3), at(5), "b"), (at(5), None, "a")],
+            id="back-within-a-refresh",
+        ),
         pytest.param(
             [[("a", 1, 2)], [("b", 4, 5)], [("a", 1, 2)]],
             [(at(1), at(4), "a"), (at(4), None, "b")],
