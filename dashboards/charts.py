@@ -49,6 +49,8 @@ MOST_POINTS = 5000
 LABEL_PX = 260
 """Widest label of an axis; the whole name is in the tooltip."""
 NAMES = alt.Axis(labelLimit=LABEL_PX, labelOverlap=False)
+WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
+"""Columns of a legend above a chart: a phone shows three."""
 
 
 def build_values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
@@ -87,7 +89,12 @@ def draw_states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) 
     )
     bars = base.mark_bar().encode(
         y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
-        color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
+        color=alt.Color(
+            "state:N",
+            title=None,
+            scale=build_state_scale([*used]),
+            legend=alt.Legend(orient="top", columns=WRAPPED),
+        ),
         order=alt.Order("order:Q"),
         tooltip=[
             alt.Tooltip("day:T", title="day", timeUnit=DAY),

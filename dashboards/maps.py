@@ -17,6 +17,7 @@ from dashboards.charts import (
     GREEN,
     GREY,
     SLATE,
+    WRAPPED,
     Chart,
     build_state_scale,
     build_values,
@@ -28,8 +29,6 @@ WIDTH_PX = 1080
 """Width of a page on a usual screen; cells are square there."""
 LEGEND_PX = 60
 """A legend above a track or a map: a chart's height includes it."""
-WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
-"""Columns of a legend above a chart: a phone shows three."""
 LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
 DIGITS = 3
 """Of a cell's position, in GPUs: less than a pixel."""
@@ -118,11 +117,13 @@ def _lay_out_cells(
     label = LABEL_PX * wide / WIDTH_PX
     gap = 0.08 if len(rows) < 2000 else 0.0  # noqa: PLR2004  (a pixel; smaller cells touch)
     tiles, labels, y = [], [], 0.0
+    is_several = len({row["cluster"] for row in rows}) > 1
     for pool, slot in zip(pools, slots, strict=True):
         first, across = pool[0][0], max(1, int(wide // slot))
         gpus = sum(r["gpus"] for node in pool for r in node)
+        cluster = f" in {spell_out(str(first['cluster']))[:40]}" if is_several else ""
         pool_caption = (
-            f"{spell_out(str(first['pool']))[:60]}  "
+            f"{spell_out(str(first['pool']))[:60]}{cluster}  "
             f"({count(len(pool), 'node')}, {count(round(gpus), 'GPU')})"
         )
         y += label
@@ -214,6 +215,8 @@ def track(
         for key, name in lines.items()
         for row in rows
     ]
+    # Clipping would halve a line at the edge.
+    scale = alt.Scale(padding=LINE_PX, domain=[0, 100] if title.endswith(", %") else alt.Undefined)
     chart: alt.Chart = (
         alt.Chart(build_values(records))
         .mark_line(
@@ -225,7 +228,7 @@ def track(
                 "value:Q",
                 title=title,
                 axis=alt.Axis(format=form, tickCount=3),
-                scale=alt.Scale(padding=LINE_PX),  # clipping would halve a line at the edge
+                scale=scale,
             ),
             color=alt.Color(
                 "series:N",

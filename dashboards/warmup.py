@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from dashboards import active_settings, app, charts, data, filters
@@ -31,6 +32,8 @@ def import_pages() -> None:
     """Import every page, and what charts import when the first one is drawn."""
     for name in app.list_names():
         app.get_title(name)
+    # Altair reads a pandas that is loaded, also one that another part of the page still imports.
+    import_module("pandas")
     charts.draw_ranked_bars([{"name": "a", "usd": 1.0}]).to_dict()
 
 

@@ -54,6 +54,7 @@ class WindowCoverage(msgspec.Struct, frozen=True):
     """How many hours a window has, how many of them have data, and which clusters lack the rest.
 
     `hours_with_data` have data of every cluster that has any in the window and is not late.
+    `absent`: the warehouse's other clusters, which have none.
     """
 
     hours: int
@@ -61,18 +62,28 @@ class WindowCoverage(msgspec.Struct, frozen=True):
     behind: tuple[LateCluster, ...] = ()
     clusters: dict[str, int] = {}
     """By cluster how many hours have its data."""
+    absent: tuple[str, ...] = ()
 
     @property
     def spoken(self) -> str:
-        """Return a sentence about how many hours have data."""
-        scope = f" of all {len(self.clusters)} clusters" if self._list_lacking() else ""
+        """Return a sentence about how many hours have data, and of which clusters."""
+        late, count = {cluster.cluster for cluster in self.behind}, self._count_clusters()
+        counted = len(self.clusters.keys() - late)
+        scope = f" of all {count} clusters" if self._list_lacking() else ""
+        if counted < count:
+            scope = f" of {counted} of {count} clusters"
         return f"{self.hours_with_data} of {self.hours} h have data{scope}"
+
+    def _count_clusters(self) -> int:
+        late = {cluster.cluster for cluster in self.behind}
+        return len(self.clusters.keys() | late | {*self.absent})
 
     def _list_lacking(self) -> list[tuple[str, int]]:
         """Return the clusters with fewer hours than the window, where there are several."""
         late = {cluster.cluster for cluster in self.behind}
-        lacking = [item for item in self.clusters.items() if item[0] not in late]
-        several = len(self.clusters) > 1
+        hours = {**self.clusters, **dict.fromkeys(self.absent, 0)}
+        lacking = [item for item in hours.items() if item[0] not in late]
+        several = self._count_clusters() > 1
         return [item for item in lacking if several and item[1] < self.hours]
 
     def late(self, now: datetime, name: Callable[[str], str] = str) -> list[str]:
@@ -114,10 +125,10 @@ def find_extent(views: Views, cluster: str | None = None) -> Window | None:
     return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
 
 
-def list_clusters(views: Views) -> list[str]:
-    """Return the clusters that have telemetry or an inventory, by name."""
-    rows = views.query(load_step("coverage/clusters"))["cluster"].to_pylist()
-    return [str(name) for name in rows]
+def list_clusters(views: Views, *, has_telemetry: bool = False) -> list[str]:
+    """Return the clusters that have telemetry (or else an inventory), by name."""
+    rows = views.query(load_step("coverage/clusters")).to_pylist()
+    return [str(row["cluster"]) for row in rows if row["has_telemetry"] or not has_telemetry]
 
 
 def require_cluster(views: Views, cluster: str | None) -> None:
@@ -319,20 +330,23 @@ def measure_coverage(
 ) -> WindowCoverage:
     """Return how many hours of a window have data, in total and per late cluster."""
     whole = window.whole()
-    late = [name for name, end in behind.items() if end < whole.end]
+    late = {name: end for name, end in behind.items() if end < whole.end}
     rows = views.query(
-        load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster, "late": late}
+        load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster, "late": [*late]}
     ).to_pylist()
     hours_by_cluster = {row["cluster"]: row["hours"] for row in rows}
+    clusters = {name: hours for name, hours in hours_by_cluster.items() if name is not None}
+    others = list_clusters(views, has_telemetry=True) if cluster is None else []
     return WindowCoverage(
         hours=round(whole.seconds / HOUR.total_seconds()),
         hours_with_data=hours_by_cluster.get(None, 0),
         behind=tuple(
-            LateCluster(name, end, hours_by_cluster.get(name, 0))
-            for name, end in behind.items()
-            if end < whole.end
-        ),
-        clusters={name: hours for name, hours in hours_by_cluster.items() if name is not None},
+            LateCluster(name, end, hours_by_cluster.get(name, 0)) for name, end in late.items()
+        )
+        if clusters.keys() - late
+        else (),
+        clusters=clusters,
+        absent=tuple(name for name in others if name not in clusters and name not in late),
     )
 
 

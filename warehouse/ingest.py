@@ -94,7 +94,7 @@ class IngestResult(msgspec.Struct, frozen=True):
     """How many rows of one call were added, were duplicates, from the future, or too old.
 
     rows = added + duplicates + future + old. `added` counts new rows, and rows that changed
-    something in an upsert table.
+    something in an upsert table, and `samples` those of them that are device samples.
     """
 
     rows: int = 0
@@ -102,6 +102,12 @@ class IngestResult(msgspec.Struct, frozen=True):
     duplicates: int = 0
     future: int = 0
     old: int = 0
+    samples: int = 0
+
+    def __add__(self, other: "IngestResult") -> "IngestResult":
+        """Return the sums of two calls."""
+        names = self.__struct_fields__
+        return IngestResult(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestResult:
@@ -125,8 +131,8 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
         whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
         if whole.num_rows:
             work.append((table, whole))
-    added = _busy_again(_write, warehouse, work) if work else 0
-    return IngestResult(rows, added, rows - added - future - old, future, old)
+    added, samples = _busy_again(_write, warehouse, work) if work else (0, 0)
+    return IngestResult(rows, added, rows - added - future - old, future, old, samples)
 
 
 def _refuse_derived(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -146,8 +152,9 @@ _busy_again = Retrying(
 was busy can be repeated."""
 
 
-def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
-    added, count = 0, sum(rows.num_rows for _, rows in work)
+def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> tuple[int, int]:
+    """Write tables; return the rows that were added, and those of them that are samples."""
+    added, samples, count = 0, 0, sum(rows.num_rows for _, rows in work)
     # No day younger than this can be in the cold tier, whatever value raw_days has or had.
     recent = (warehouse.clock() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
     with warehouse.turn:
@@ -177,11 +184,12 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                     oldest = recent - REJECTION_DAYS
                     limits = {"oldest": oldest, "most": MOST_REJECTIONS}
                     run_change(cursor, _DROP_REJECTIONS, limits)
+                samples += new if table == "sample" else 0
                 if table == "sample" and new:
                     marks = mark_buckets(cursor, rows, marks.stored)
                 added += 0 if table == "rejection" else new
         warehouse.keep_dirty(marks)
-    return added
+    return added, samples
 
 
 def _name_models(table: str, rows: pa.Table) -> pa.Table:

@@ -60,7 +60,7 @@ def find_raise(
     left, used = place_demand(demand, {key: node.free for key, node in demand.nodes.items()})
     if not left:
         return msgspec.structs.replace(first, nodes=name_nodes(used))
-    why = f"nor with a higher quota: {find_reclaim(demand, raised, stoppable.idle).why}"
+    why = f"nor with more quota: {find_reclaim(demand, raised, stoppable.idle).why}"
     none = WayIn("raise_quota", "refused", why)
     return min(_list_after(first, demand, raised, stoppable, planner), key=_rank, default=none)
 

@@ -163,4 +163,4 @@ class QueuedWorkload(msgspec.Struct, frozen=True):
         if self.cheapest_way is not None:
             return self.cheapest_way.describe()
         raised = next((f", {way.why}" for way in self.ways if way.kind == "raise_quota"), "")
-        return f"none was found{raised}"
+        return f"none{raised}" if raised else "none was found"

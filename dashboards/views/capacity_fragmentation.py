@@ -61,7 +61,9 @@ def show_headline(request: PageRequest) -> None:
             format_money(sum(priced, page.convert_exact(0)) if priced else None),
             format_hours(sum(pool.gpu_hours for pool in pools_found)),
         ),
-        ("The plan", f"{slots:,} slots", f"for {moved:,} restarts"),
+        ("The plan", f"{slots:,} slots", f"for {moved:,} restarts")
+        if moved
+        else ("The plan", "none", "no move would help now"),
     )
     page.note(
         f"As the last analysis found it, at {pools_found[0].found_at:%Y-%m-%d %H:%M} UTC, in "

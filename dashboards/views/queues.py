@@ -84,10 +84,13 @@ def show_headline(request: PageRequest) -> None:
 def show_over_time(request: PageRequest) -> None:
     """Draw the GPUs that are waited for beside the free and idle ones, and demand beside use."""
     hours = data.query(queues.list_demand, request.window, request.filters)
-    page.show_heading("Over time")
     span = (request.window.start, request.window.end)
     over = [to_builtins(hour, builtin_types=(datetime,)) for hour in hours]
-    for lines, words in ((LINES, LINES_WORDS), (DEMAND_LINES, DEMAND_WORDS)):
+    for heading, lines, words in (
+        ("Waiting, beside idle and free GPUs", LINES, LINES_WORDS),
+        ("Demand, beside what is paid and used", DEMAND_LINES, DEMAND_WORDS),
+    ):
+        page.show_heading(heading)
         page.chart(
             maps.track(
                 over,
@@ -138,11 +141,11 @@ def show_waiting(request: PageRequest) -> None:
         on_phone=("waiting_cost", "workload", "reason"),
     )
     page.note(
-        "Click a row to see the workload's timeline. Blocked by: who holds what it could use, idle "
-        "or at a lower priority, and whom the last analysis of quotas names; +2: two more, listed "
-        "below. The price of the wait is its GPU-hours at the mean price of the nodes that take "
-        "it; the bill does not have it. The way in has a placement on real nodes; `fallow "
-        "why-pending WORKLOAD` shows all ways."
+        "Click a row to see the workload's timeline. Blocked by, below: who holds what it could "
+        "use, idle or at a lower priority, and whom the last analysis of quotas names. The price "
+        "of the wait is its GPU-hours at the mean price of the nodes that take it; the bill does "
+        "not have it. The way in has a placement on real nodes; `fallow why-pending WORKLOAD` "
+        "shows all ways."
     )
 
 

@@ -61,9 +61,9 @@ def samples(  # noqa: PLR0917  (options)
     holds = _parse_valid_from(valid_from, price, run.now())
     refused: list[Rejection] = []
     batches = import_samples(file, pairs, seconds, settings.cluster, refused)
-    importer = Importer(settings, run.now(), is_restating=restate)
+    importer = Importer(settings, run.now(), is_restating=restate, is_named=_is_named(run))
     summary = importer.import_batches(batches, price, refused, valid_from=holds)
-    _report_refused(run, refused)
+    _report_refused(run, refused, importer)
     run.data([summary], noun="import")
 
 
@@ -103,8 +103,9 @@ def exposition(
     seconds = parse_duration(interval).total_seconds()
     refused: list[Rejection] = []
     batches = import_exposition(file, settings.cluster, run.now(), seconds, refused)
-    summary = Importer(settings, run.now()).import_batches(batches, refused=refused)
-    _report_refused(run, refused)
+    importer = Importer(settings, run.now(), is_named=_is_named(run))
+    summary = importer.import_batches(batches, refused=refused)
+    _report_refused(run, refused, importer)
     run.data([summary], noun="import")
 
 
@@ -121,12 +122,19 @@ def prometheus(
         "fallow import prometheus", prometheus__url=url, prometheus__step=step
     )
     with show_progress() as progress:
-        summary = Importer(settings, run.now()).backfill(since, progress)
+        importer = Importer(settings, run.now(), is_named=_is_named(run))
+        summary = importer.backfill(since, progress)
     run.data([summary], noun="import")
 
 
-def _report_refused(run: CommandRun, refused: list[Rejection]) -> None:
-    """Say which rows were left out, and how they are imported where their time is right."""
+def _is_named(run: CommandRun) -> bool:
+    return run.options.get("cluster") is not None
+
+
+def _report_refused(run: CommandRun, refused: list[Rejection], importer: Importer) -> None:
+    """Say what is odd, which rows were left out, and how they are imported if they are right."""
+    for note in importer.notes:
+        run.say(note)
     if refused:
         count, first = sum(row.count for row in refused), min(refused)
         run.say(

@@ -168,7 +168,7 @@ def test_a_higher_quota_is_no_way_where_nothing_fits_then_either(fleet: QueueFle
     record = fleet.record()
     assert record.cheapest_way is None
     assert record.describe_way() == (
-        "none was found, nor with a higher quota: nobody holds GPUs idle that it could use"
+        "none, nor with more quota: nobody holds GPUs idle that it could use"
     )
 
 

@@ -233,3 +233,20 @@ def test_data_older_than_three_intervals_are_called_stale(
     report = fallow("report", "finance", "-o", "md", *home)
     assert "STALE: the data of cluster a are stale" in report.err
     assert "The data of cluster" in report.out
+
+
+def test_coverage_counts_every_cluster_that_was_imported(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    """Of three clusters two have hours in the window; the third has its own, a day later."""
+    put(NOON, NOON + timedelta(hours=4))
+    put(NOON + timedelta(hours=2), NOON + timedelta(hours=6), "b")
+    put(NOON + timedelta(days=1), NOON + timedelta(hours=26), "c")
+    at(NOON + timedelta(hours=26))
+    window = f"{NOON:%Y-%m-%dT%H:%M}/{NOON + timedelta(hours=4):%Y-%m-%dT%H:%M}"
+    ran = fallow("spend", "--window", window, "--home", tmp_path / "home")
+    assert "; 2 of 4 h have data of 2 of 3 clusters" in ran.err
+    assert "cluster b: 2 of 4 h have data" in ran.err
+    assert "cluster c: 0 of 4 h have data, and the totals lack the others" in ran.err
+    newest = fallow("spend", "--window", "2h", "--home", tmp_path / "home")
+    assert "; 2 of 2 h have data of 1 of 3 clusters" in newest.err

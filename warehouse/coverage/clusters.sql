@@ -1,7 +1,22 @@
--- The clusters of devices, nodes and pods.
-SELECT cluster FROM device
-UNION
-SELECT cluster FROM node
-UNION
-SELECT cluster FROM pod
+-- The clusters of devices, nodes and pods, and whether they have devices.
+SELECT
+    cluster,
+    bool_or(has_telemetry) AS has_telemetry
+FROM (
+    SELECT
+        cluster,
+        true AS has_telemetry
+    FROM device
+    UNION ALL BY NAME
+    SELECT
+        cluster,
+        false AS has_telemetry
+    FROM node
+    UNION ALL BY NAME
+    SELECT
+        cluster,
+        false AS has_telemetry
+    FROM pod
+)
+GROUP BY cluster
 ORDER BY cluster

@@ -1,5 +1,5 @@
 -- How many hours of the window have data, per cluster and (cluster null) of every cluster but those
--- that are late. An hour in which every device is unknown has no data.
+-- that are late (unless all are). An hour in which every device is unknown has no data.
 WITH cluster_hours AS (
     SELECT DISTINCT
         cluster,
@@ -16,7 +16,9 @@ timely AS (
         cluster,
         bucket
     FROM cluster_hours
-    WHERE NOT list_contains($late, cluster)
+    WHERE
+        NOT list_contains($late, cluster)
+        OR (SELECT bool_and(list_contains($late, h.cluster)) FROM cluster_hours AS h)
 ),
 
 whole_hours AS (

@@ -103,13 +103,12 @@ class ServiceStore:
 
     def ingest(self, batches: Iterable[Batch]) -> IngestResult:
         """Store rows, at most `MOST_ROWS` in a request."""
-        total, waiting = dict.fromkeys(IngestResult.__struct_fields__, 0), list[Batch]()
+        total, waiting = IngestResult(), list[Batch]()
 
         def send() -> None:
+            nonlocal total
             if waiting:
-                result = self._send(ImportRequest(rows=encode_batches(waiting))).ingested
-                for name in total:
-                    total[name] += getattr(result, name)
+                total += self._send(ImportRequest(rows=encode_batches(waiting))).ingested
                 waiting.clear()
 
         for batch in batches:
@@ -117,7 +116,7 @@ class ServiceStore:
             if sum(b.rows.num_rows for b in waiting) > MOST_ROWS:
                 send()
         send()
-        return IngestResult(**total)
+        return total
 
     def price(self, batches: Sequence[Batch], *, is_restating: bool = False) -> None:
         """Store rates."""

@@ -1,18 +1,22 @@
 """Import rows from files and from a Prometheus's history, through ingest and the ledger."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.openb import summarize_import
 from collectors.prices import rate_card
 from collectors.prometheus.collector import MAX_SAMPLES
+from collectors.prometheus.telemetry import SOURCE
 from fallow.clean_texts import check_batches
+from fallow.errors import UsageError
 from fallow.rejections import Rejection, build_batch
 from fallow.settings import Settings
 from fallow.settings.prices import ALWAYS
@@ -23,7 +27,9 @@ from runtime.operations.accounting.prices import read_configured_rates
 from runtime.operations.ingestion import collection
 from runtime.operations.ingestion.import_stores import ImportStore, open_store
 from runtime.operations.ingestion.telemetry_slices import SLICE_SAMPLES, read_slices
+from runtime.operations.queries import load_sql
 from runtime.rendering.finding_tables import Progress
+from warehouse.ingest import IngestResult
 from warehouse.lake import Warehouse
 from warehouse.pricing import IMPORT
 from warehouse.runners.choice import is_sliced
@@ -36,12 +42,14 @@ class TelemetryExtent:
         self.first: datetime | None = None
         self.last: datetime | None = None
         self.devices: set[str] = set()
+        self.rows = 0
 
     def observe(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """Yield the batches unchanged."""
         for batch in batches:
             if batch.table == "sample" and batch.rows.num_rows:
                 self._widen(batch.rows)
+                self.rows += batch.rows.num_rows
                 self.devices.update(pc.unique(batch.rows["device"]).to_pylist())
             yield batch
 
@@ -63,10 +71,20 @@ class TelemetryExtent:
 class Importer:
     """Stores batches of one cluster in its warehouse and accounts for their time."""
 
-    def __init__(self, settings: Settings, now: datetime, *, is_restating: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        now: datetime,
+        *,
+        is_restating: bool = False,
+        is_named: bool = False,
+    ) -> None:
+        """`is_named`: the command line names the cluster, so that another source may be of it."""
         self.settings = settings
         self.now = now
         self.is_restating = is_restating
+        self.is_named = is_named
+        self.notes: list[str] = []
 
     def clock(self) -> datetime:
         """Return the time of the run; rows after it are refused."""
@@ -106,18 +124,16 @@ class Importer:
         cluster = self.settings.cluster
         rates = read_configured_rates(self.settings, self.now)
         clean = check_batches(batches, cluster=cluster, source="import", at=self.now)
+        before = self._list_devices(store.views)
         ingested = store.ingest(extent.observe(clean))
+        if before and extent.devices and before.isdisjoint(extent.devices) and not self.is_named:
+            self.notes.append(
+                f"none of its GPUs is among the {len(before):,} that cluster {cluster!r} had "
+                "already: --cluster NAME keeps the GPUs of another cluster apart"
+            )
         store.price(rates)
         store.price(self._rate_batches(rate, valid_from), is_restating=self.is_restating)
-        return self._account(
-            store,
-            extent,
-            rows=ingested.rows,
-            added=ingested.added,
-            duplicates=ingested.duplicates,
-            future=ingested.future,
-            old=ingested.old,
-        )
+        return self._account(store, extent, ingested)
 
     def backfill(self, since: str, progress: Progress) -> dict[str, Any]:
         """Import a Prometheus's history chunk by chunk; a finished chunk is never read again.
@@ -127,9 +143,16 @@ class Importer:
         Raises:
             FallowError: the error that stopped it; another run continues from there.
             SourceError: neither this run nor one before it found telemetry or an inventory.
+            UsageError: the cluster has the telemetry of another Prometheus, and was not named.
         """
         window = windows.parse_since(since, self.now)
-        extent = TelemetryExtent()
+        extent, ingested = TelemetryExtent(), IngestResult()
+
+        def ingest(batches: Iterable[Batch]) -> IngestResult:
+            nonlocal ingested
+            ingested += (result := store.ingest(batches))
+            return result
+
         rates = read_configured_rates(self.settings, self.now)
         with open_store(self.settings, self.clock) as store:
             cursors = collection.read_cursors(store.views)
@@ -137,13 +160,14 @@ class Importer:
             collector = collection.build_prometheus_collector(
                 self.settings, cursors, self.clock, SLICE_SAMPLES if in_slices else MAX_SAMPLES
             )
-            added, duplicates = collection.drain(
+            self._require_one_source(store.views, collector.client.name)
+            collection.drain(
                 store.views,
                 collector,
                 window,
                 progress,
                 extent.observe,
-                ingest=store.ingest,
+                ingest=ingest,
                 read_before=read_slices(self.settings, collector, window, self.now)
                 if in_slices
                 else (),
@@ -151,13 +175,35 @@ class Importer:
             if extent.window is None and self._is_empty(store.views):
                 raise collection.build_empty_error(self.settings, window)
             store.price(rates)
-            return self._account(store, extent, added=added, duplicates=duplicates)
+            return self._account(store, extent, ingested)
+
+    def _list_devices(self, views: Warehouse) -> set[str]:
+        sql = 'SELECT device FROM device WHERE "cluster" = $cluster'
+        return {*views.query(sql, {"cluster": self.settings.cluster})["device"].to_pylist()}
+
+    def _require_one_source(self, views: Warehouse, server: str) -> None:
+        """Refuse to mix two Prometheus servers in one cluster that nobody named."""
+        parameters = {"cluster": self.settings.cluster, "collector": SOURCE, "server": server}
+        others = views.query(load_sql("other_servers"), parameters)["target"].to_pylist()
+        if others and not self.is_named:
+            cluster = shlex.quote(self.settings.cluster)
+            raise UsageError(
+                f"cluster {cluster} has the telemetry of {others[0]}: {server} would mix with it",
+                hint=f"--cluster NAME of another cluster; --cluster {cluster} where it is the same",
+            )
 
     def _account(
-        self, store: ImportStore, extent: TelemetryExtent, **counted: int
+        self, store: ImportStore, extent: TelemetryExtent, ingested: IngestResult
     ) -> dict[str, Any]:
-        """Account for the imported time, and return the counts."""
-        window = extent.window
+        """Account for the imported time, and return the counts.
+
+        Where samples were read the counts are theirs: rows of devices and scrapes are not counted.
+        """
+        window, counted = extent.window, msgspec.structs.asdict(ingested)
+        samples = counted.pop("samples")
+        if extent.rows:
+            before = extent.rows - samples - ingested.future - ingested.old
+            counted |= {"rows": extent.rows, "added": samples, "duplicates": max(before, 0)}
         # An inventory alone can name the owners of hours whose telemetry was imported before.
         ledger_window = window or (self._rollup_window(store.views) if counted["added"] else None)
         failures = store.account(ledger_window) if ledger_window is not None else []

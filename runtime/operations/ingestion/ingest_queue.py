@@ -95,13 +95,12 @@ class IngestQueue:
         before = list(batches)
         rows = check_times(self._warehouse, before)
         future = _count(before) - _count(rows)
-        stored = _add(
-            self.deliver() if self._waits() else IngestResult(),
-            IngestResult(rows=future, future=future),
-        )
+        stored = IngestResult(rows=future, future=future)
+        if self._waits():
+            stored += self.deliver()
         if not self._waits():
             try:
-                return _add(stored, self._warehouse.ingest(rows))
+                return stored + self._warehouse.ingest(rows)
             except TemporaryError as error:
                 self._note_away(error)
             except WarehouseError as error:
@@ -109,7 +108,7 @@ class IngestQueue:
                     raise
                 self._note_away(error)
         self.keep(rows)
-        return _add(stored, IngestResult(rows=_count(rows)))
+        return stored + IngestResult(rows=_count(rows))
 
     def keep(self, batches: Iterable[Batch], *, on_disk: bool = False) -> None:
         """Keep rows for later; on disk once memory has too many, or its oldest are too old.
@@ -141,7 +140,7 @@ class IngestQueue:
         total = IngestResult()
         try:
             while part := self._store_next():
-                total = _add(total, part)
+                total += part
             if self._away:
                 log.warning("the warehouse is back: all rows that waited are stored")
             self._away = ""
@@ -247,12 +246,3 @@ class IngestQueue:
 
 def _count(batches: Sequence[Batch]) -> int:
     return sum(batch.rows.num_rows for batch in batches)
-
-
-def _add(left: IngestResult, right: IngestResult) -> IngestResult:
-    return IngestResult(
-        left.rows + right.rows,
-        left.added + right.added,
-        left.duplicates + right.duplicates,
-        left.future + right.future,
-    )
