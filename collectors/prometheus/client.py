@@ -47,14 +47,24 @@ MAX_WAIT_S = 120.0
 """A server's Retry-After is obeyed up to this number of seconds."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _RETRIED = {408, 429, 500, 502, 503, 504}
-_TOO_MUCH = ("too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout")
+_TOO_MUCH = (
+    "too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout",
+    "cannot select more than", "long day range",
+)  # fmt: skip
+MOST_LATE = 6
+"""Answers in a row that do not come in time before no shorter query is tried."""
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _OK = 401, 403, 404, 200
+_TOO_LARGE, _GATEWAY_TIMEOUT = 413, 504
 _REFUSED = {400, 422}
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class TooMuchError(SourceError):
     """The server refuses a query of this size; a shorter range may succeed."""
+
+
+class SlowAnswerError(TemporaryError, TooMuchError):
+    """No answer came in time to a query of a stretch of time; a shorter one may be in time."""
 
 
 class BudgetSpentError(TemporaryError):
@@ -76,6 +86,14 @@ class BusyError(TemporaryError):
     """The server is busy, and may have named a time to wait."""
 
     after_s: float = 0.0
+
+
+class LateError(BusyError):
+    """No answer came in time, from the server or from a gateway before it."""
+
+
+class NoStoreError(SourceError):
+    """Thanos has no store with data of the query's time."""
 
 
 class _Problem(msgspec.Struct):
@@ -111,6 +129,8 @@ class PrometheusClient:
         self.ahead = timedelta(0)
         """How far the server's clock was ahead of this machine's at its last answer."""
         self._did_answer = False
+        self._late = 0
+        """Answers in a row that did not come in time."""
         self._settings = settings
         self._sleep = sleep
         self._timeout = settings.timeout.total_seconds()
@@ -199,7 +219,9 @@ class PrometheusClient:
     def _may_pass(self, error: BaseException) -> bool:
         if isinstance(error, UnreachableError):
             return self._did_answer
-        return isinstance(error, TemporaryError) and not isinstance(error, BudgetSpentError)
+        if isinstance(error, SlowAnswerError | BudgetSpentError):
+            return False
+        return isinstance(error, TemporaryError)
 
     def post_read(self, request: bytes) -> RemoteAnswer:
         """Return the answer to a remote read; it is sent once, and a refusal is no failure of ours.
@@ -231,8 +253,21 @@ class PrometheusClient:
 
     def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
         self._count_query()
-        answer, body = self._send("GET", path, params=dict(parameters))
-        return self._checked(answer.status_code, body, answer.headers)
+        is_stretch = path == "query_range" or parameters.get("query", "").endswith("]")
+        try:
+            answer, body = self._send("GET", path, params=dict(parameters))
+            body = self._checked(answer.status_code, body, answer.headers)
+        except LateError as error:
+            self._late += 1
+            if not is_stretch or self._late > MOST_LATE:
+                raise
+            raise SlowAnswerError(error.message, hint="lower prometheus.chunk") from error
+        except NoStoreError:
+            if not self._has_stores():
+                raise
+            body = _NOTHING % (b"matrix" if is_stretch else b"vector")
+        self._late = 0
+        return body
 
     def _send(self, method: str, path: str, **content: Any) -> tuple[requests.Response, bytes]:
         address = f"{self.url}/api/v1/{path}"
@@ -275,8 +310,8 @@ class PrometheusClient:
         self.ahead = _compare_clocks(answer.headers)
         return answer, body
 
-    def _silent(self) -> TemporaryError:
-        return TemporaryError(
+    def _silent(self) -> LateError:
+        return LateError(
             f"{self.url}: no complete answer within {self._timeout:g} s",
             hint="raise prometheus.timeout or lower prometheus.chunk",
         )
@@ -296,16 +331,19 @@ class PrometheusClient:
             )
         problem = _find_problem(body)
         reason = problem.error if problem else ""
-        if reason and _is_too_much(status, problem, reason):
-            raise TooMuchError(f"{self.url}: {shorten(reason)}", hint="lower prometheus.chunk")
+        if status == _TOO_LARGE or (reason and _is_too_much(status, problem, reason)):
+            why = reason or body[:_NEAR].decode(errors="replace")
+            raise TooMuchError(f"{self.url}: {shorten(why)}", hint="lower prometheus.chunk")
         if status in _RETRIED:
             after = headers.get("Retry-After", "")
             wait = f", retry after {after} s" if after else ""
-            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {shorten(reason) or 'no reason'}")
+            kind = LateError if status == _GATEWAY_TIMEOUT else BusyError
+            busy = kind(f"{self.url}: HTTP {status}{wait}: {shorten(reason) or 'no reason'}")
             busy.after_s = min(float(after), MAX_WAIT_S) if after.isdecimal() else 0.0
             raise busy
         if status in _REFUSED and reason:
-            raise SourceError(f"{self.url} refused the query: {shorten(reason)}")
+            refused = NoStoreError if _NO_STORE in reason else SourceError
+            raise refused(f"{self.url} refused the query: {shorten(reason)}")
         if status == _NOT_FOUND:
             raise SourceError(
                 f"{self.url} has no Prometheus API (HTTP 404)",
@@ -376,6 +414,9 @@ _PARTIAL = (b'"warnings":["', b'"isPartial":true')
 _ABOUT_THE_QUERY = ("PromQL ",)
 _NO_STORE = "No StoreAPIs matched for this query"
 """What Thanos says where no store can have data of the query's range."""
+_NOTHING = b'{"status":"success","data":{"resultType":"%s","result":[]}}'
+_QUEUE = "in query queue"
+"""Where a query of any length waits: as long as other queries run."""
 _BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5)
 
 
@@ -420,7 +461,7 @@ def _find_problem(body: bytes) -> _Problem | None:
 
 
 def _is_too_much(status: int, problem: _Problem | None, reason: str) -> bool:
-    timed_out = problem is not None and problem.errorType == "timeout"
+    timed_out = problem is not None and problem.errorType == "timeout" and _QUEUE not in reason
     return timed_out or (status in _REFUSED and any(w in reason.lower() for w in _TOO_MUCH))
 
 

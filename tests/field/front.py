@@ -1,7 +1,10 @@
 """What stands between Fallow and a Prometheus: a server that changes answers."""
 
+import json
+import re
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +29,7 @@ def serve_front(url: str, change: Front) -> Iterator[str]:
             self._send(*change(self.path, status, body))
 
         def do_POST(self) -> None:
-            self._send(404, b"")
+            self._send(*change(self.path, 404, b""))
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -47,3 +50,23 @@ def serve_front(url: str, change: Front) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def build_error(reason: str, kind: str = "execution") -> bytes:
+    """Return what a Prometheus answers to a query that it refuses."""
+    return json.dumps({"status": "error", "errorType": kind, "error": reason}).encode()
+
+
+def refuse_longer(hours: float, status: int, body: bytes) -> Front:
+    """Return a front that refuses each query of a longer time than so many hours."""
+
+    def change(path: str, given: int, answer: bytes) -> tuple[int, bytes]:
+        parts = urllib.parse.urlsplit(path)
+        parameters = dict(urllib.parse.parse_qsl(parts.query))
+        ranges = re.findall(r"\[(\d+)ms\]", parameters.get("query", ""))
+        seconds = max((int(length) / 1000 for length in ranges), default=0.0)
+        if "query_range" in parts.path:
+            seconds += float(parameters["end"]) - float(parameters["start"])
+        return (status, body) if seconds > hours * 3600 else (given, answer)
+
+    return change

@@ -7,16 +7,24 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collectors.prometheus.client import BudgetSpentError, PrometheusClient, TooMuchError
+from collectors.prometheus.client import (
+    MOST_LATE,
+    BudgetSpentError,
+    NoStoreError,
+    PrometheusClient,
+    TooMuchError,
+)
+from collectors.prometheus.raw import read_samples
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
 from fallow.settings.collectors import PrometheusSettings
+from fallow.window import Window
 from runtime.cli import run
 from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
 
@@ -28,7 +36,12 @@ LARGE = b'{"status":"error","errorType":"execution","error":"query processing wo
 SLOW = (
     b'{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}'
 )
+QUEUE = b'{"status":"error","errorType":"timeout","error":"query timed out in query queue"}'
+NO_STORE = (
+    b'{"status":"error","errorType":"execution","error":"No StoreAPIs matched for this query"}'
+)
 POINTS = b'{"status":"error","errorType":"bad_data","error":"exceeded maximum resolution of 11,000 points per timeseries"}'  # noqa: E501
+MATRIX = VECTOR.replace(b"vector", b"matrix")
 PARTIAL = VECTOR[:-1] + b',"warnings":["fetch from store 10.0.0.7:10901: connection refused"]}'
 MISSING = VECTOR.replace(b'"data"', b'"isPartial":true,"data"')
 TRIES = 3
@@ -42,6 +55,10 @@ FAILURES: dict[str, tuple[Answer, type[FallowError], str, int]] = {
     "too much": (Answer(422, LARGE), TooMuchError, "too many samples", 1),
     "too many points": (Answer(400, POINTS), TooMuchError, "11,000 points", 1),
     "timed out": (Answer(503, SLOW), TooMuchError, "timed out", 1),
+    "too large": (Answer(413, b"response larger than the max (9 vs 5)"), TooMuchError, "9 vs 5", 1),
+    "queue": (Answer(503, QUEUE), TemporaryError, "query queue", TRIES),
+    "gateway": (Answer(504, HTML), TemporaryError, "HTTP 504", TRIES),
+    "no store": (Answer(422, NO_STORE), NoStoreError, "No StoreAPIs", 2),
     "slow down": (Answer(429, b"slow down"), TemporaryError, "HTTP 429", TRIES),
     "broken": (Answer(500, b"oops"), TemporaryError, "HTTP 500", TRIES),
     "bad gateway": (Answer(502, HTML), TemporaryError, "HTTP 502", TRIES),
@@ -94,6 +111,24 @@ def test_the_doctor_says_a_failure_and_its_fix_in_one_row_and_goes_on(
     assert word in rows["server"]["finding"]
     assert rows["server"]["next_step"]
     assert rows["home"]["status"] in ("ok", "warn")
+
+
+def test_a_stretch_without_an_answer_in_time_is_asked_in_halves_and_not_for_ever(
+    asking: Asking, server: Misbehaving
+) -> None:
+    day = Window(WHEN - timedelta(days=1), WHEN)
+    server.answers = [Answer(504, HTML)]
+    client = asking()
+    with pytest.raises(TemporaryError, match="HTTP 504"):
+        read_samples(client, "up", day)
+    assert client.queries == MOST_LATE + TRIES
+
+    def answer_an_hour(_path: str, parameters: Mapping[str, str]) -> Answer:
+        length_ms = int(parameters["query"].removesuffix("ms]").removeprefix("up["))
+        return Answer(504, HTML) if length_ms > 3.6e6 else Answer(200, MATRIX)
+
+    server.answering = answer_an_hour
+    assert len(read_samples(asking(), "up", day).labels) == 0
 
 
 def test_a_passing_failure_passes_with_growing_waits(
