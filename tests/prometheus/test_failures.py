@@ -113,7 +113,7 @@ def test_the_doctor_says_a_failure_and_its_fix_in_one_row_and_goes_on(
     assert rows["home"]["status"] in ("ok", "warn")
 
 
-def test_a_stretch_without_an_answer_in_time_is_asked_in_halves_and_not_for_ever(
+def test_a_stretch_without_an_answer_in_time_is_sent_in_halves_and_not_for_ever(
     asking: Asking, server: Misbehaving
 ) -> None:
     day = Window(WHEN - timedelta(days=1), WHEN)
