@@ -100,8 +100,7 @@ def test_a_held_act_names_its_reason_and_the_command_that_helps(
 
 
 def test_a_notice_names_what_keeps_it_from_more(fallow: Fallow, tmp_path: Path) -> None:
-    row = {"workload": "nb-1", "ruling": "allow", "step": "notify", "reasons": APPROVAL}
-    store(tmp_path, row)
+    store(tmp_path, {"workload": "nb-1", "ruling": "allow", "step": "notify", "reasons": APPROVAL})
     lines = fallow("why-not", "nb-1", "--home", tmp_path).out.splitlines()
     assert lines[1] == "because approval: somebody has to approve"
 

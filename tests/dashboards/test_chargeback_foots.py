@@ -38,7 +38,7 @@ def test_own_gpus_node_part_and_share_are_the_fully_loaded_dollars(views: Wareho
 def test_shares_are_cents_that_sum_to_nothing(rows: list[tuple[Decimal, Decimal]]) -> None:
     own = [Decimal(7), *(usd for usd, _ in rows)]
     shares = [Decimal(), *(share for _, share in rows)]
-    shares[0] = -sum(shares)
+    shares[0] = -sum(shares, Decimal())
     own[0] = -shares[0]
     cents = money.apportion(own)
     moved = money.round_shares(own, shares, cents)

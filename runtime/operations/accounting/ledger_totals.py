@@ -190,7 +190,9 @@ def round_usd(rows: list[dict[str, Any]], bills: Sequence[Mapping[str, Any]]) ->
     by_cluster: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
         by_cluster.setdefault(row.get("cluster"), []).append(row)
-    for cluster, own in by_cluster.items():
+    for cluster, unordered in by_cluster.items():
+        # Of equal dollars the same ones get the cent, whatever the rows are ordered by.
+        own = sorted(unordered, key=_get_cent_order)
         of = [bill for bill in bills if cluster in (None, bill["cluster"])]
         wholes = {name: money.sum_bills([bill[name] for bill in of]) for name in USD_COLUMNS}
         exact = {name: [row[name] for row in own] for name in USD_COLUMNS}
@@ -205,6 +207,10 @@ def round_usd(rows: list[dict[str, Any]], bills: Sequence[Mapping[str, Any]]) ->
         saves = money.apportion(exact["saves_usd"], wholes["saves_usd"])
         for row, *amounts in zip(own, usd, idle, saves, strict=True):
             row |= dict(zip(USD_COLUMNS, amounts, strict=True))
+
+
+def _get_cent_order(row: Mapping[str, Any]) -> tuple[float, list[str]]:
+    return -(row.get("gpu_hours") or 0.0), [name for name in row.values() if isinstance(name, str)]
 
 
 def _add_use(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
