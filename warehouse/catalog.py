@@ -14,6 +14,7 @@ import duckdb
 import msgspec
 
 from fallow.errors import WarehouseError
+from fallow.resources import read_text
 from fallow.settings import Settings
 from fallow.system.container_limits import read_cpu_limit, read_memory_limit
 from warehouse import extensions
@@ -25,6 +26,7 @@ IN_MEMORY = ":memory:"
 """The catalog of a warehouse that has none."""
 COLD_TIMEOUT_S, COLD_RETRIES = 8, 1
 """A store that hangs is given up after 16 s. A request reads a part of one file, some megabytes."""
+_ARCHIVED = read_text("warehouse", "archived.sql")
 _ABSENT = "creating a new DuckLake is explicitly disabled"
 BACKUP_LOCK = "backup.lock"
 """Held by a backup while it copies files, and by maintenance while it removes some."""
@@ -306,6 +308,9 @@ def list_places(settings: Settings, where: CatalogLocation) -> set[str]:
 def _list_archive_roots(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Return the places of archived files: not where settings say, if somebody moved the tier."""
     try:
+        # To read a table loads the whole catalog; most homes have archived nothing.
+        if connection.execute(_ARCHIVED).fetchall() == [(0,)]:
+            return set()
         rows = connection.execute(
             "SELECT DISTINCT regexp_replace(path, '[^/]*/month=.*$', '') FROM lake.main.cold_file"
         ).fetchall()

@@ -28,6 +28,7 @@ from runtime.experiments.demo_cluster import restore_cluster
 from runtime.operations.acting import plans
 from runtime.operations.analysis.incidents import list_incidents
 from runtime.rendering.finding_tables import render_story
+from simulator.kube.store import ObjectStore
 from tests.copies import copied
 from tests.dashboards.figure_table import TEAMS, WINDOWS, find_window, list_contradictions
 from warehouse.lake import Warehouse
@@ -230,20 +231,24 @@ def _copy(home: Path, to: Path) -> Path:
     return to
 
 
-def _read_workload(home: Path, workload: str) -> tuple[Any, list[str]]:
-    """Return a workload of the kept cluster without what each write changes, and its pods."""
-    kind, namespace, name = workload.split("/")
+def _read_workloads(home: Path, *names: str) -> dict[str, tuple[Any, list[str]]]:
+    """Return workloads of the kept cluster without what each write changes, and their pods."""
     with restore_cluster(home) as cluster:
-        store = cluster.world.store
-        found = store.get(kind, name, namespace)
-        assert found is not None
-        meta = {k: v for k, v in found["metadata"].items() if k not in WRITTEN}
-        pods = [
-            p["metadata"]["name"]
-            for p in store.list("Pod", namespace)
-            if p["metadata"]["name"].startswith(f"{name}-")
-        ]
-        return {"spec": found["spec"], "metadata": meta}, pods
+        return {name: _read_workload(cluster.world.store, *name.split("/")) for name in names}
+
+
+def _read_workload(
+    store: ObjectStore, kind: str, namespace: str, name: str
+) -> tuple[Any, list[str]]:
+    found = store.get(kind, name, namespace)
+    assert found is not None
+    meta = {k: v for k, v in found["metadata"].items() if k not in WRITTEN}
+    pods = [
+        p["metadata"]["name"]
+        for p in store.list("Pod", namespace)
+        if p["metadata"]["name"].startswith(f"{name}-")
+    ]
+    return {"spec": found["spec"], "metadata": meta}, pods
 
 
 def _read_saveable(home: Path) -> tuple[float, float]:
@@ -270,7 +275,7 @@ def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_a
     option = ("--home", str(home))
     waiting = _run(capsys, "actions", *option)["waiting"]
     requests = [row for row in waiting if row["do"] == "stop"]
-    workloads = {r["workload"]: _read_workload(home, r["workload"]) for r in requests}
+    workloads = _read_workloads(home, *(r["workload"] for r in requests))
     for request in requests:
         assert run(["approve", request["action"], "--by", "kim", *option]) == 0
     judged = _read_saveable(home)
@@ -284,15 +289,15 @@ def test_a_person_approves_a_stop_an_hour_passes_it_is_done_and_its_undo_gives_a
     action = actions[step["action"]]
     assert (action["result"], action["at"][:16]) == ("done", "2026-11-16T00:05")
     assert action["freed_gpus"] > 0
-    during, gone = _read_workload(home, step["workload"])
+    during, gone = _read_workloads(home, step["workload"])[step["workload"]]
     assert (during != before, gone) == (True, [])
 
     assert run(["undo", step["action"], "--by", "ann", *option]) == 0
-    assert _read_workload(home, step["workload"])[0] == before
+    assert _read_workloads(home, step["workload"])[step["workload"]][0] == before
     assert run(["undo", step["action"], "--by", "ann", *option]) == 3
     assert "undone" in capsys.readouterr().err
     _run(capsys, "demo", "--continue", "1h", *option)
-    assert _read_workload(home, step["workload"]) == (before, pods)
+    assert _read_workloads(home, step["workload"])[step["workload"]] == (before, pods)
     (saving,) = (
         row
         for row in _run(capsys, "saved", "--by", "action", "--since", "1d", *option)["savings"]
