@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 NOTE = (
-    "steps are advice: Fallow acts only by a policy that enforces (`fallow plan`); it resets no GPU"
+    "steps are advice, hold means take none: Fallow acts only by a policy that enforces "
+    "(`fallow plan`); it resets no GPU"
 )
 """Said with every list of incidents."""
 GROUP_NOTES = (
