@@ -28,7 +28,7 @@ LOW, HIGH = 0.1, 0.9
 FITS = 4
 PARTS = (0.3, 0.9, 0.99)
 """Parts of the weekly variance that are the walk's: that a level stays, no past proves."""
-LINE_ODDS = 0.1
+LINE_ODDS = 0.2
 """Of a line that goes on for a quarter, before the past is seen."""
 EPS = 1e-9
 SEED = 7
