@@ -257,7 +257,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
     facts = named.select("pod_number", "pod_uid").join(facts, on="pod_uid")
     holds = list_holds(inventory, DisruptionBudgets.read(views, window))
     each = pods.select("row", "k", "pod_number").join(facts, on="pod_number")
-    each = recall_vetoes(each, PastValues(views), inventory, at)
+    each = add_past_vetoes(each, PastValues(views), inventory, at)
     summed = each.group_by("row").agg(
         pod_count=pl.len().cast(pl.Int64),
         started_us=pl.col("started_us").max(),
@@ -277,7 +277,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
     return flags.add_flags(rows, settings, pods=summed, host=host, book=servers, unready=away)
 
 
-def recall_vetoes(
+def add_past_vetoes(
     each: pl.DataFrame, past: PastValues, inventory: Mapping[str, StretchPod], at: Ints
 ) -> pl.DataFrame:
     """Replace `hard` and `soft` by what annotations and labels forbade at the times of the rows."""
