@@ -116,7 +116,7 @@ def test_a_thinned_scan_has_the_dollars_of_a_whole_one(prometheus_with_history: 
     def tell(step: str) -> Story:
         words = {"prometheus.url": prometheus_with_history, "prices.usd_per_gpu_hour": "2"}
         settings = load(environ={}, flags={**words, "prometheus.step": step}).settings
-        return scan.scan_prometheus(settings, since="12h", now=END, progress=lambda *_: None)
+        return scan.scan_prometheus(settings, since="6h", now=END, progress=lambda *_: None)
 
     thinned, whole = tell("5m"), tell("60s")
     assert any("one of every 5m was read" in note for note in thinned.notes)
@@ -133,7 +133,7 @@ def test_a_scan_says_how_many_gpu_hours_have_no_owner(passing_on: Misbehaving) -
     settings = load(environ={}, flags={"prometheus.url": passing_on.url}).settings
 
     def scan_here() -> Story:
-        return scan.scan_prometheus(settings, since="4h", now=END, progress=lambda *_: None)
+        return scan.scan_prometheus(settings, since="1h", now=END, progress=lambda *_: None)
 
     def hide_owners(path: str, parameters: Mapping[str, str]) -> Any:
         answer = real(path, parameters)
