@@ -25,7 +25,7 @@ class LeftRank(msgspec.Struct, frozen=True):
     at: str = ""
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class JobCheckpoint(msgspec.Struct, frozen=True):
     """The checkpoints from which the job resumes."""
 
     every_s: float | None = None
@@ -48,7 +48,7 @@ class StalledDetails(msgspec.Struct, frozen=True):
     """Its hours by the state that the ledger has them in."""
     progress: StalledProgress | None = None
     left_first: LeftRank | None = None
-    checkpoint: Checkpoint | None = None
+    checkpoint: JobCheckpoint | None = None
     actionable: bool = False
     """Whether more than its devices says that it hangs."""
     reasons: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from analyzers.stalled.judge import StalledJob
 from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
 from fallow.models import STALLED_JOB, Finding, State, Subject, compute_finding_id
-from fallow.stalled_details import Checkpoint, LeftRank, StalledDetails, StalledProgress
+from fallow.stalled_details import JobCheckpoint, LeftRank, StalledDetails, StalledProgress
 from fallow.window import Window, format_duration
 
 ANALYZER = "stalled"
@@ -58,7 +58,7 @@ def _describe(stall: StalledJob, hours_of: dict[str, float]) -> StalledDetails:
         left_first=LeftRank(left.pod, left.device, left.node, _format_time(left.at))
         if left
         else None,
-        checkpoint=Checkpoint(
+        checkpoint=JobCheckpoint(
             round(checkpoints.interval_h * 3600),
             checkpoints.source,
             _format_time(stall.saved_at) if stall.saved_at else None,
