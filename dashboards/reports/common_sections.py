@@ -1,5 +1,7 @@
 """Build sections that several audiences share: states, advice, savings, notes."""
 
+from decimal import Decimal
+
 from dashboards import chart_data, charts
 from dashboards.figures import savings, spend, waterfall
 from dashboards.reports import summary
@@ -65,15 +67,24 @@ def build_waterfall_section(
 
 
 def build_advice(
-    request: ReportRequest, rows: list[dict[str, object]], clusters: int
+    request: ReportRequest, rows: list[dict[str, object]], clusters: int, usd: Decimal | None
 ) -> tuple[Block, ...]:
-    """Return the advice, a row per workload of so many clusters, the largest saving first."""
+    """Return the advice, a row per workload of so many clusters, the largest saving first.
+
+    `usd`: what all of it could save.
+    """
     if not rows:
         return (
             TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),
         )
     return (
-        build_table(request, rows, add_cluster(ADVICE, clusters), total=("gpu_hours", "usd")),
+        build_table(
+            request,
+            rows,
+            add_cluster(ADVICE, clusters),
+            total=("gpu_hours", "usd"),
+            bills={"usd": usd},
+        ),
         TextBlock(
             ("No GPU-hour is saved twice: each line saves this much on top of those above it.",),
             small=True,

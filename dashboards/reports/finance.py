@@ -87,7 +87,10 @@ def document(request: ReportRequest) -> ReportDocument:
             _build_owner_section(request, owners),
             _build_chargeback_section(request),
             ReportSection(
-                "What to do", common_sections.build_advice(request, advice, figures.paid.clusters)
+                "What to do",
+                common_sections.build_advice(
+                    request, advice, figures.paid.clusters, figures.stages.saveable_usd
+                ),
             ),
             common_sections.build_saving(request, stages, figures.verified),
             *_build_budget_section(request, month),

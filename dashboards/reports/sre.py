@@ -103,13 +103,19 @@ def document(request: ReportRequest) -> ReportDocument:
             ReportSection(
                 "Findings by dollars over disruption",
                 (
-                    build_table(request, figures.advice, inbox_columns, total=SAVES),
+                    build_table(
+                        request,
+                        figures.advice,
+                        inbox_columns,
+                        total=SAVES,
+                        bills={"usd": stages.saveable_usd},
+                    ),
                     _explain_reading(),
                 ),
             ),
             _build_fleet(request, now),
             common_sections.build_waterfall_section(request, waterfall_total, stages, paid),
-            *_build_findings_section(request, waterfall_total),
+            *_build_findings_section(request, waterfall_total, stages.saveable_usd),
             *_build_incidents(request),
             common_sections.build_saving(request, stages, figures.verified),
             _build_quality(request, looking),
@@ -178,14 +184,15 @@ def _build_fleet(request: ReportRequest, now: tuple[fleet.StateRate, ...]) -> Re
 
 
 def _build_findings_section(
-    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall
+    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, usd: Decimal | None
 ) -> tuple[ReportSection, ...]:
     if not waterfall_total.savings:
         return ()
     rows = [{n: getattr(s, n) for n in s.__struct_fields__} for s in waterfall_total.savings]
     return (
         ReportSection(
-            "Who found what", (build_table(request, rows, SAVINGS, total=("gpu_hours", "usd")),)
+            "Who found what",
+            (build_table(request, rows, SAVINGS, total=("gpu_hours", "usd"), bills={"usd": usd}),),
         ),
     )
 

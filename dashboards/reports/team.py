@@ -114,7 +114,9 @@ def document(request: ReportRequest) -> ReportDocument:
             ReportSection(
                 "What to do",
                 (
-                    *common_sections.build_advice(request, advice, figures.paid.clusters),
+                    *common_sections.build_advice(
+                        request, advice, figures.paid.clusters, stages.saveable_usd
+                    ),
                     _write_absence(),
                 ),
             ),

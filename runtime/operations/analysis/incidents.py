@@ -22,6 +22,8 @@ from analyzers.reliability.incidents.recovery import (
     read_exposure,
 )
 from analyzers.reliability.incidents.tables import list_leading_signals, read_owner_commands
+from dashboards.figures import spend
+from dashboards.figures.query import Filters
 from dashboards.text import format_lost
 from fallow.errors import UsageError
 from fallow.models import Finding
@@ -217,6 +219,8 @@ def read_report(
                 hint="fallow incidents --window 30d lists more of them",
             )
     share, costs = read_costs(warehouse, chosen, records, cluster)
+    paid = spend.read_totals(warehouse, chosen, Filters(cluster=cluster)).usd
+    share = msgspec.structs.replace(share, paid_usd=paid)
     groups = (
         group_by(warehouse, chosen, records, dimension, split, cluster=cluster) if dimension else []
     )
