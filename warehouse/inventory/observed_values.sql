@@ -62,6 +62,17 @@ compared AS (
     WINDOW of_value AS (PARTITION BY kind, cluster, id)
 ),
 
+eras AS (
+    SELECT
+        kind,
+        cluster,
+        id,
+        value,
+        first_seen,
+        if(valid_to IS null, 'infinity', last_seen) AS until_at
+    FROM attribute_era
+),
+
 objects_of_eras AS (
     SELECT DISTINCT
         kind,
@@ -73,11 +84,10 @@ objects_of_eras AS (
 SELECT c.* EXCLUDE (stored, several) -- noqa: AM04
 FROM compared AS c
 LEFT JOIN objects_of_eras AS k ON c.kind = k.kind AND c.cluster = k.cluster AND c.id = k.id
-LEFT JOIN attribute_era AS e
+LEFT JOIN eras AS e
     ON
         c.kind = e.kind AND c.cluster = e.cluster AND c.id = e.id
-        AND c.last_seen >= e.first_seen
-        AND (e.valid_to IS null OR c.last_seen <= e.last_seen)
+        AND c.last_seen >= e.first_seen AND c.last_seen <= e.until_at
 WHERE
     CASE
         WHEN k.id IS null THEN c.several OR c.value <> c.stored
