@@ -17,6 +17,6 @@ FROM (
         cluster,
         false AS has_telemetry
     FROM pod
-)
+) AS listed
 GROUP BY cluster
 ORDER BY cluster
