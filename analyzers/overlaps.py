@@ -45,14 +45,21 @@ def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | No
         hang,
         gpu_hours=round(hours, 6),
         usd=multiply(hang.usd, part),
-        recommendations=tuple(_scale_advice(advice, part) for advice in hang.recommendations),
+        recommendations=tuple(scale_advice(advice, part) for advice in hang.recommendations),
         details={**hang.details, "beside": [finding.id for finding in stalled]},
     )
 
 
-def _scale_advice(advice: Recommendation, part: float) -> Recommendation:
-    claims = tuple(_scale_claim(claim, part) for claim in advice.claims)
-    return msgspec.structs.replace(advice, claims=claims)
+def scale_advice(advice: Recommendation, part: float) -> Recommendation:
+    """Return advice that claims, and would free each day, a part (0-1) of its hours."""
+    claims = tuple(_scale_claim(claim, part) for claim in advice.claims) if part else ()
+    daily = advice.gpu_hours_per_day
+    return msgspec.structs.replace(
+        advice,
+        claims=claims,
+        gpu_hours_per_day=None if daily is None else round(daily * part, 4),
+        usd_per_day=multiply(advice.usd_per_day, part),
+    )
 
 
 def _scale_claim(claim: Claim, part: float) -> Claim:

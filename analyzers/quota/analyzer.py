@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from analyzers.query_cache import cache_query
-from analyzers.quota.findings import find_waste
+from analyzers.quota.findings import find_waste, share_free_hours
 from analyzers.quota.group_reader import read_groups
 from analyzers.quota.groups import QuotaGroups
 from analyzers.quota.measures import compute_shares, measure_group
@@ -27,11 +27,11 @@ class QuotaAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what quotas waste, the most GPU-hours first."""
+        groups = self._gathered(views, window).groups
         findings = [
-            finding
-            for group in self._gathered(views, window).groups
-            for finding in find_waste(group, window, self.settings)
+            finding for group in groups for finding in find_waste(group, window, self.settings)
         ]
+        findings = share_free_hours(findings, groups)
         return sorted(findings, key=lambda f: (-f.gpu_hours, f.kind, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """Build the findings of quotas: the kinds of waste, and the evidence of each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from analyzers.advice import read_advice
 from analyzers.arrays import Doubles
 from analyzers.money import CENT, compute_dollars
+from analyzers.overlaps import scale_advice
 from analyzers.quota.executor_parameters import build_parameters
 from analyzers.quota.groups import QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, compute_pooling, compute_shares, measure_group
@@ -59,6 +61,40 @@ def find_waste(group: QuotaGroup, window: Window, settings: QuotaSettings) -> It
         yield _build_ghost(group, ghost, window)
     if not group.lends and len(group.members) > 1:
         yield from _find_unpooled(group, window, settings)
+
+
+def share_free_hours(findings: Sequence[Finding], groups: Sequence[QuotaGroup]) -> list[Finding]:
+    """Return findings that together claim no more free GPU-hours than waiting pods could use.
+
+    Each group measures the same free GPUs of its cluster: confirmed findings come first.
+    """
+    rest: dict[str, float] = {}
+    for group in groups:
+        hours = float(group.money.free[group.inside].sum())
+        rest[group.cluster] = max(hours, rest.get(group.cluster, 0.0))
+    shared: dict[str, Finding] = {}
+    for finding in sorted(
+        findings, key=lambda f: (f.evidence != "confirmed", -_sum_free(f), f.kind, f.id)
+    ):
+        claimed, cluster = _sum_free(finding), finding.subject.cluster
+        granted = min(claimed, rest[cluster])
+        rest[cluster] -= granted
+        shared[finding.id] = finding if granted == claimed else _limit(finding, granted / claimed)
+    return [shared[finding.id] for finding in findings]
+
+
+def _sum_free(finding: Finding) -> float:
+    claims = (claim for advice in finding.recommendations for claim in advice.claims)
+    return sum(claim.gpu_hours for claim in claims if claim.state == "free")
+
+
+def _limit(finding: Finding, part: float) -> Finding:
+    note = "other findings of the cluster claim the same free GPUs"
+    return msgspec.structs.replace(
+        finding,
+        recommendations=tuple(scale_advice(advice, part) for advice in finding.recommendations),
+        details={**finding.details, "assumed": [*finding.details["assumed"], note]},
+    )
 
 
 def _build_starved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: Window) -> Finding:

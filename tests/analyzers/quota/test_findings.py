@@ -3,17 +3,19 @@
 import json
 import os
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.quota.analyzer import QuotaAnalyzer
+from analyzers.quota.findings import find_waste, share_free_hours
 from analyzers.quota.groups import FreeGpus, QuotaGroup
 from analyzers.quota.measures import QuotaMeasures, measure_group
 from analyzers.quota.proposal import propose
@@ -22,6 +24,7 @@ from fallow.errors import SettingsError
 from fallow.models import Finding
 from fallow.settings import load
 from fallow.settings.capacity import QuotaSettings
+from fallow.window import Window
 from runtime.operations.analysis.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -369,3 +372,30 @@ def test_a_proposal_moves_quota_and_makes_none(
         assert gift.after >= one.used[-1, gift.column] - 1e-6
         assert gift.before - gift.after <= chosen.max_step * gift.before + 1e-6
         assert gift.trial.missed_share <= regret
+
+
+@settings(max_examples=60, deadline=None)
+@given(days, days, days)
+def test_findings_claim_no_more_free_hours_than_there_are(
+    used: list[list[float]], waiting: list[list[float]], others: list[list[float]]
+) -> None:
+    second = msgspec.structs.replace(
+        group([2, 9, 4], waiting, others),
+        parent="b",
+        members=(("x", "q"), ("y", "q"), ("z", "q")),
+    )
+    groups = [group([8, 4, 4], used, waiting), second]
+    window = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 8, tzinfo=UTC))
+    wasted = [f for one in groups for f in find_waste(one, window, QuotaSettings())]
+    shared = share_free_hours(wasted, groups)
+    assert [f.id for f in shared] == [f.id for f in wasted]
+    claimed = [[sum(c.gpu_hours for a in f.recommendations for c in a.claims if c.state == "free")
+                for f in each] for each in (wasted, shared)]  # fmt: skip
+    assert sum(claimed[1]) == pytest.approx(min(sum(claimed[0]), 5 * 24 * 7))
+    assert all(after <= before for before, after in zip(*claimed, strict=True))
+    for before, after in zip(wasted, shared, strict=True):
+        daily = [f.recommendations[0].gpu_hours_per_day or 0 for f in (before, after)]
+        assert daily[1] == pytest.approx(
+            sum(c.gpu_hours for c in after.recommendations[0].claims) / 7, abs=1e-3
+        )
+        assert daily[1] <= daily[0]
