@@ -59,7 +59,7 @@ def test_the_queue_of_a_cluster_that_is_not_there_is_refused(fallow: Fallow, hom
     assert fallow("queue", "--home", home, "--cluster", "b").code == 0
     ran = fallow("queue", "--home", home, "--cluster", "nobody")
     assert (ran.code, ran.out) == (2, ""), ran
-    assert "the warehouse holds no telemetry of cluster 'nobody'" in ran.err
+    assert ran.err == "fallow: no data of cluster 'nobody'\nhint: clusters: a, b\n"
 
 
 def test_the_command_and_the_assistant_name_the_cluster_with_room(
