@@ -76,13 +76,16 @@ class EqualHashes:
     def __init__(self, *, strong: bool = False) -> None:
         self._connection = duckdb.connect()
         self._strong = strong
+        self.is_used = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
     def execute(self, sql: str, values: dict[str, Any] | None = None) -> Any:
-        if values and "is_strong" in values and (self._strong or not values["is_strong"]):
+        weak, strong = "WHEN (false)" in sql, "WHEN (true)" in sql
+        if weak or (strong and self._strong):
             sql = f"SELECT * REPLACE (7::UBIGINT AS label) FROM ({sql})"
+            self.is_used = True
         return self._connection.execute(sql, values)
 
 
@@ -351,7 +354,9 @@ TWO_OWNERS = [
 
 
 def test_labels_with_equal_hashes_get_other_numbers() -> None:
-    plain, other = roll(duckdb.connect(), TWO_OWNERS), roll(EqualHashes(), TWO_OWNERS)  # type: ignore[arg-type]
+    equal = EqualHashes()
+    plain, other = roll(duckdb.connect(), TWO_OWNERS), roll(equal, TWO_OWNERS)  # type: ignore[arg-type]
+    assert equal.is_used
     assert plain.rows["pod"].to_pylist() == ["a", "b", ""]
     assert other.rows == plain.rows
     assert other.devices == plain.devices
