@@ -227,7 +227,7 @@ def _sum_over_pods(
 
 
 POD_SIGNALS = {
-    "pod_uid": pl.String, "cluster": pl.String, "node": pl.String, "started_us": pl.Int64,
+    "pod_key": pl.Int64, "cluster": pl.String, "node": pl.String, "started_us": pl.Int64,
     "pending": pl.Boolean, "unresolved": pl.Boolean, "hard": pl.Boolean, "soft": pl.Boolean,
     "cores": pl.Float64,
 }  # fmt: skip
@@ -245,16 +245,21 @@ def add_signals(  # noqa: PLR0917  (one caller)
     `named`: the pods of their stretches, of `number_pods`.
     """
     pods = join_pods(rows, named, single=len(at) == 1)
-    inventory = read_inventory(views, named["pod_uid"].unique().to_list())
+    stored = read_inventory(views, named["pod_uid"].unique().to_list())
+    # A uid is one of its cluster: a restored cluster's pods may have those of another.
+    keys = named.select("cluster", "pod_uid").unique(maintain_order=True)
+    inventory = {n: stored[key] for n, key in enumerate(keys.iter_rows()) if key in stored}
     facts = pl.DataFrame(
-        [
-            _describe_pod(uid, inventory.get(uid), settings)
-            for uid in named["pod_uid"].unique(maintain_order=True)
-        ],
+        [_describe_pod(n, inventory.get(n), settings) for n in range(keys.height)],
         schema=POD_SIGNALS,
         orient="row",
     )
-    facts = named.select("pod_number", "pod_uid").join(facts, on="pod_uid")
+    numbered = named.join(
+        keys.with_row_index("pod_key").with_columns(pl.col("pod_key").cast(pl.Int64)),
+        on=["cluster", "pod_uid"],
+        maintain_order="left",
+    )
+    facts = numbered.select("pod_number", "pod_key").join(facts, on="pod_key")
     holds = list_holds(inventory, DisruptionBudgets.read(views, window))
     each = pods.select("row", "k", "pod_number").join(facts, on="pod_number")
     each = add_past_vetoes(each, PastValues(views), inventory, at)
@@ -271,34 +276,34 @@ def add_signals(  # noqa: PLR0917  (one caller)
     away = find_unready(views, window, pods, places, at)
     rows = add_peers(views, window, rows, settings)
     rows = add_inventory(views, rows)
-    of_row = each.join(holds, on="pod_uid").unique(["row", "holds"], maintain_order=True)
+    of_row = each.join(holds, on="pod_key").unique(["row", "holds"], maintain_order=True)
     of_row = of_row.group_by("row", maintain_order=True).agg("holds")
     rows = rows.join(of_row, on="row", how="left")
     return flags.add_flags(rows, settings, pods=summed, host=host, book=servers, unready=away)
 
 
 def add_past_vetoes(
-    each: pl.DataFrame, past: PastValues, inventory: Mapping[str, StretchPod], at: Ints
+    each: pl.DataFrame, past: PastValues, inventory: Mapping[int, StretchPod], at: Ints
 ) -> pl.DataFrame:
     """Replace `hard` and `soft` by what annotations and labels forbade at the times of the rows."""
     vetoes = pl.DataFrame(
         [
             (
-                uid,
+                key,
                 from_us if number else _EVER,
                 *read_vetoes(
                     values.get("annotations", pod.annotations), values.get("labels", pod.labels)
                 ),
             )
-            for uid, pod in inventory.items()
-            for number, (from_us, values) in enumerate(past.list_changes((pod.cluster, uid)))
+            for key, pod in inventory.items()
+            for number, (from_us, values) in enumerate(past.list_changes((pod.cluster, pod.uid)))
         ],
-        schema={"pod_uid": pl.String, "at": pl.Int64, "hard": pl.Boolean, "soft": pl.Boolean},
+        schema={"pod_key": pl.Int64, "at": pl.Int64, "hard": pl.Boolean, "soft": pl.Boolean},
         orient="row",
     ).sort("at")
     then = each.with_columns(at=pl.Series(at)[each["k"]]).sort("at")
     then = then.join_asof(
-        vetoes, on="at", by="pod_uid", suffix="_then", allow_exact_matches=False,
+        vetoes, on="at", by="pod_key", suffix="_then", allow_exact_matches=False,
         check_sortedness=False,
     )  # fmt: skip
     return then.with_columns(pl.coalesce(f"{name}_then", name).alias(name) for name in _VETOES)
@@ -352,29 +357,29 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
 HOLDS = pl.List(pl.Struct({"why": pl.String, "name": pl.String}))
 
 
-def list_holds(inventory: Mapping[str, StretchPod], budgets: DisruptionBudgets) -> pl.DataFrame:
-    """Return what holds each pod, a row per hold: pod_uid, holds."""
+def list_holds(inventory: Mapping[int, StretchPod], budgets: DisruptionBudgets) -> pl.DataFrame:
+    """Return what holds each pod, a row per hold: pod_key, holds."""
     return pl.DataFrame(
         [
-            (uid, msgspec.to_builtins(hold))
-            for uid, pod in inventory.items()
+            (key, msgspec.to_builtins(hold))
+            for key, pod in inventory.items()
             for hold in find_holds(
                 PodMarks(pod.cluster, pod.namespace, pod.labels, pod.containers), budgets
             )
         ],
-        schema={"pod_uid": pl.String, "holds": HOLDS.inner},
+        schema={"pod_key": pl.Int64, "holds": HOLDS.inner},
         orient="row",
     )
 
 
-def _describe_pod(uid: str, pod: StretchPod | None, settings: IdleSettings) -> tuple[Any, ...]:
+def _describe_pod(key: int, pod: StretchPod | None, settings: IdleSettings) -> tuple[Any, ...]:
     """Return the values of `POD_SIGNALS`; None = the inventory does not have the pod."""
     if pod is None:
         cores = compute_most_cores(None, settings)
-        return uid, None, None, None, False, True, False, False, cores
+        return key, None, None, None, False, True, False, False, cores
     hard, soft = read_vetoes(pod.annotations, pod.labels)
     return (
-        uid,
+        key,
         pod.cluster,
         pod.node,
         pod.started_us,

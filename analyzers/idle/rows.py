@@ -207,11 +207,11 @@ def read_idle_power(views: Views, times: Sequence[datetime]) -> list[IdlePower]:
     return decode_rows(views.query(load_sql("idle/idle_power"), parameters), IdlePower)
 
 
-def read_inventory(views: Views, uids: Sequence[str]) -> dict[str, StretchPod]:
-    """Return the inventory of pods, by uid."""
+def read_inventory(views: Views, uids: Sequence[str]) -> dict[tuple[str, str], StretchPod]:
+    """Return the inventory of pods, by cluster and uid."""
     parameters = {"uids": sorted(uids)}
     pods = decode_rows(views.query(load_sql("idle/stretch_inventory"), parameters), StretchPod)
-    return {pod.uid: pod for pod in pods}
+    return {(pod.cluster, pod.uid): pod for pod in pods}
 
 
 def read_unknown_hours(views: Views, window: Window) -> list[UnknownHours]:

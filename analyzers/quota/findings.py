@@ -72,15 +72,18 @@ def share_free_hours(findings: Sequence[Finding], groups: Sequence[QuotaGroup]) 
     for group in groups:
         hours = float(group.money.free[group.inside].sum())
         rest[group.cluster] = max(hours, rest.get(group.cluster, 0.0))
-    shared: dict[str, Finding] = {}
-    for finding in sorted(
-        findings, key=lambda f: (f.evidence != "confirmed", -_sum_free(f), f.kind, f.id)
-    ):
+    shared = list(findings)
+    order = sorted(
+        enumerate(findings),
+        key=lambda pair: (pair[1].evidence != "confirmed", -_sum_free(pair[1]), pair[1].kind),
+    )
+    for place, finding in order:
         claimed, cluster = _sum_free(finding), finding.subject.cluster
         granted = min(claimed, rest[cluster])
         rest[cluster] -= granted
-        shared[finding.id] = finding if granted == claimed else _limit(finding, granted / claimed)
-    return [shared[finding.id] for finding in findings]
+        if granted < claimed:
+            shared[place] = _limit(finding, granted / claimed)
+    return shared
 
 
 def _sum_free(finding: Finding) -> float:

@@ -235,4 +235,4 @@ def _write_budget_sentence(month: spend.Month) -> str:
         )
     if month.low is not None and month.low != month.high:
         return f"8 in 10: {format_usd(month.low)} to {format_usd(month.high)}"
-    return "no budget is set"
+    return "it has no budget of its own"
