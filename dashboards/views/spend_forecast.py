@@ -106,7 +106,9 @@ def _format_month(month_spend: spend.Month, usd: Decimal | None) -> str:
 
 def _describe_plan(month_spend: spend.Month) -> str:
     return (
-        f"budget {format_money(month_spend.budget)}" if month_spend.budget else "no budget of its own"
+        f"budget {format_money(month_spend.budget)}"
+        if month_spend.budget
+        else "no budget of its own"
     )
 
 
