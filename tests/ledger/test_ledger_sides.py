@@ -180,3 +180,23 @@ def test_a_gpu_is_in_mig_mode_from_its_first_instance_to_its_last(
         key: value for key, value in seconds(builders, tables).items() if key[1] == "stranded"
     }
     assert stranded == {("g/unpartitioned", "stranded", ""): 3600}
+
+
+def test_the_place_of_a_gpu_that_was_lost_is_untracked_after_it_alone(
+    builders: Any, tables: Any
+) -> None:
+    """Node a has two GPUs; d2 is lost after half an hour, and p holds its place from minute 40."""
+    life = {"first_seen": builders.at(0), "last_seen": builders.at(60)}
+    tables.put("node", [{"cluster": "c", "node": "a", "gpu_count": 2, **life}])
+    tables.put("device", [builders.device("d1", 60, node="a"), builders.device("d2", 30, node="a")])
+    rows = [r for d, end in (("d1", 60), ("d2", 30)) for r in builders.looks(d, 0, end)]
+    tables.put("rollup_5m", rows)
+    named = {"cluster": "c", "uid": "u-p", "namespace": "ns-p", "pod": "p", "node": "a"}
+    tables.put("pod", [{**named, **life}])
+    tables.put("allocation", [allocation(builders, "p", 40, 60, device="a/untracked1")])
+    assert seconds(builders, tables) == {
+        ("d1", "free", ""): 3600,
+        ("d2", "free", ""): 1800,
+        ("a/untracked1", "unknown", ""): 600,
+        ("a/untracked1", "unknown", "p"): 1200,
+    }

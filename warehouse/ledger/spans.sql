@@ -98,6 +98,18 @@ named AS (
     GROUP BY a.cluster, a.device
 ),
 
+-- When the whole GPUs of each node were seen last, the latest first.
+last_times AS (
+    SELECT
+        d.cluster,
+        m.node,
+        list(least(d.last_seen, m.holds_to) ORDER BY d.last_seen DESC) AS ends
+    FROM device AS d
+    INNER JOIN places AS m ON d.cluster = m.cluster AND d.device = m.device
+    WHERE d.parent IS null AND d.first_seen < $until
+    GROUP BY d.cluster, m.node
+),
+
 all_spans AS (
     SELECT
         cluster,
@@ -147,7 +159,17 @@ all_spans AS (
         null AS parent,
         greatest(
             least(m.start, coalesce(n.life_from, m.start)),
-            coalesce(b.begun_at, m.start)
+            coalesce(b.begun_at, m.start),
+            -- A GPU that was lost had the place of `untracked<k>` until then.
+            least(
+                m.start,
+                coalesce(
+                    t.ends[
+                        try_cast(regexp_extract(m.device, '/untracked(\d+)$', 1) AS INTEGER) + 1
+                    ],
+                    '-infinity'
+                )
+            )
         ) AS from_at,
         greatest(m."end", coalesce(n.life_to, m."end")) AS to_at
     FROM named AS m
@@ -156,6 +178,7 @@ all_spans AS (
             m.cluster = n.cluster AND m.node = n.node
             AND m.start >= n.holds_from AND m.start < n.holds_to
     LEFT JOIN begun AS b ON m.cluster = b.cluster
+    LEFT JOIN last_times AS t ON m.cluster = t.cluster AND m.node = t.node
 )
 
 SELECT
