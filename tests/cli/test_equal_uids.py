@@ -24,14 +24,14 @@ JOB: dict[str, Any] = {
     "apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 1},
     "metadata": {"name": "nb", "namespace": "ml", "uid": "uid-nb"},
 }  # fmt: skip
-RESTS = {**IDLE, "DCGM_FI_DEV_POWER_USAGE": 50.0}
+IDLE_VALUES = {**IDLE, "DCGM_FI_DEV_POWER_USAGE": 50.0}
 
 
 def feed(site: Site, cluster: str, annotations: dict[str, str]) -> None:
     pod = build_pod("nb", "n", gpus=1, owner=("Job", "nb"), annotations=annotations)
     pod["metadata"]["uid"] = "same"
     pod["metadata"]["ownerReferences"][0] |= {"uid": "uid-nb"}
-    lines = list_lines(f"GPU-{cluster}", "n", values=RESTS, pod="nb", namespace="ml")
+    lines = list_lines(f"GPU-{cluster}", "n", values=IDLE_VALUES, pod="nb", namespace="ml")
     dump = write_dump(site.folder / f"{cluster}.json", [build_node("n", 1), pod, JOB])
     table = write_lines(site.folder / f"{cluster}.txt", lines)
     for words in (("kubectl", dump), ("exposition", table, "--interval", "5m")):
