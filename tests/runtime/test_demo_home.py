@@ -215,7 +215,8 @@ def test_a_demo_flushes_no_file_because_the_next_demo_makes_it_again(
     for name in ("demo", "own"):
         with Warehouse.open(Settings(home=tmp_path / name, cluster="c"), write=True) as warehouse:
             assert warehouse.ingest([scrape]).added == 1
-        assert bool(flushed) is (name == "own"), name
+        # The first home of a process may be copied from an empty one that is made for all tests.
+        assert any(str(tmp_path) in str(path) for path in flushed) is (name == "own"), name
 
 
 def test_a_folder_with_a_space_is_quoted(tmp_path: Path) -> None:
