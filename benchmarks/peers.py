@@ -240,7 +240,6 @@ def _query_chdb(work: Path, _texts: list[Path], end: datetime, _days: int) -> An
     engine = session.Session(str(work / "chdb"))
     columns = ("ts", "device", "namespace", "pod", "util")
     listed = ", ".join(f"assumeNotNull({name}) AS {name}" for name in columns)
-    # The Parquet has a time without a zone.
     engine.query(
         "CREATE TABLE util ENGINE = MergeTree ORDER BY (device, ts) AS "
         f"SELECT {listed} FROM file('{work / UTIL}')"

@@ -1,9 +1,7 @@
 """A Mimir whose remote read and whose queries reach an hour."""
 
 from tests.field.front import build_error, refuse_longer
-from tests.field.history import scrape_gpu, scrape_node
-from tests.field.site import FREE, label_instance
-from tests.field.situation import Situation
+from tests.field.through_a_front import build_situation
 
 REASON = (
     "the query time range exceeds the limit (query length: 6h0m0s, limit: 1h0m0s) "
@@ -16,15 +14,4 @@ def _answer(path: str, status: int, body: bytes) -> tuple[int, bytes]:
     return (500, REASON.encode()) if path.endswith("/read") else _LONG(path, status, body)
 
 
-GPU = {"gpu": "0", "UUID": "GPU-0", "Hostname": "node-1", "modelName": "NVIDIA A10G"}
-
-SITUATION = Situation(
-    kind="I",
-    front=_answer,
-    scrapes=[
-        *scrape_node("node-1", 1, labels=label_instance("g5.xlarge")),
-        *scrape_gpu(GPU, FREE),
-    ],
-    hours={"state": {"free": 6.0}},
-    tolerance_hours=0.2,
-)
+SITUATION = build_situation(_answer)
