@@ -6,7 +6,6 @@ from datetime import datetime
 import msgspec
 
 from analyzers.rows import PendingRequest, read_pending_requests
-from fallow.gpu_models import parse_models
 from fallow.node_requirements import BlockingTaint, NodeRequirements
 from fallow.protocols import Views
 
@@ -50,8 +49,6 @@ class PendingPod(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     profile: str = ""
     """A MIG profile; empty = GPUs or shares of them."""
-    models: tuple[str, ...] = ()
-    """Empty = any."""
     requirements: NodeRequirements = NodeRequirements()
 
     @property
@@ -63,10 +60,9 @@ class PendingPod(msgspec.Struct, frozen=True):
         """Return whether it could run on an empty node; unknown values are no obstacle."""
         return (
             self.gpus <= host.gpus
-            and (not self.models or not host.model or host.model in self.models)
             and (host.cpu_milli is None or self.cpu_milli <= host.cpu_milli)
             and (host.memory_bytes is None or self.memory_bytes <= host.memory_bytes)
-            and not self.requirements.explain_refusal(host.labels, host.taints)
+            and not self.requirements.explain_refusal(host.labels, host.taints, host.model)
         )
 
 
@@ -101,6 +97,5 @@ def _build_pod(row: PendingRequest) -> PendingPod:
         row.cpu_milli,
         row.memory_bytes,
         row.profile or "",
-        parse_models(row.models),
         row.requirements,
     )

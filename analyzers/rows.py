@@ -71,7 +71,7 @@ class PendingRequest(Row, frozen=True):
         """What it requires of its node, apart from capacity."""
         stored = {SELECTOR: self.selector, AFFINITY: self.affinity, TOLERATIONS: self.tolerations}
         return read_requirements(
-            {key: decode_document(text) for key, text in stored.items() if text}
+            {key: decode_document(text) for key, text in stored.items() if text}, self.models
         )
 
 

@@ -82,6 +82,15 @@ def get_model_name(text: str | None) -> str | None:
 
 
 def parse_models(text: str | None) -> tuple[str, ...]:
-    """Return the canonical GPU models of names with `|` between them, each once."""
-    words = [word for word in (text or "").split("|") if word]
-    return tuple(sorted({(k.gpu_model if (k := find_gpu_model(w)) else w) for w in words}))
+    """Return the canonical GPU models of names with `|` or commas between them, each once.
+
+    A name without a memory size is each size: a pod that asks for `A100` gets any A100.
+    """
+    return tuple(sorted({name for word in re.split(r"[|,]", text or "") for name in _expand(word)}))
+
+
+def _expand(word: str) -> set[str]:
+    family = f"{word.strip().upper()}-"
+    sizes = {model.gpu_model for model in read_gpu_models() if model.gpu_model.startswith(family)}
+    name = get_model_name(word)
+    return sizes or ({name} if name else set())

@@ -1,8 +1,9 @@
-"""Decide whether a pod may run on a node: node selector, required node affinity, taints.
+"""Decide whether a pod may run on a node: node selector, required node affinity, taints, GPU model.
 
 It is the part of scheduling that does not depend on what is free (kube-scheduler's plug-ins
-NodeAffinity and TaintToleration). The collector stores what a pod requires of its node under the
-keys of `fallow/stored_annotations.py`; `node.labels` and `node.taints` have the other side.
+NodeAffinity and TaintToleration, HAMi's `use-gputype`). The collector stores what a pod requires of
+its node under the keys of `fallow/stored_annotations.py`; `node.labels` and `node.taints` have the
+other side.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fallow.gpu_models import parse_models
 from fallow.selectors import LabelExpression
 from fallow.stored_annotations import AFFINITY, SELECTOR, TOLERATIONS
 
@@ -49,14 +51,19 @@ class NodeRequirements(msgspec.Struct, frozen=True):
     affinity: tuple[tuple[LabelExpression, ...], ...] = ()
     """Alternatives, one of which its node must meet whole; none = any node."""
     tolerations: tuple[TaintToleration, ...] = ()
+    models: tuple[str, ...] = ()
+    """GPU models of which its node must have one; none = any."""
 
     def explain_refusal(
-        self, labels: Mapping[str, str] | None, taints: Collection[BlockingTaint]
+        self,
+        labels: Mapping[str, str] | None,
+        taints: Collection[BlockingTaint],
+        model: str | None = None,
     ) -> str:
         """Return why a node with these labels and taints does not take the pod; empty = it does.
 
-        Labels that are None are unknown and no obstacle; a caller for which unknown labels are one
-        passes none (`{}`).
+        Labels and a GPU model that are None are unknown and no obstacle; a caller for which unknown
+        labels are one passes none (`{}`).
         """
         if labels is not None:
             for key, legal in self.selector:
@@ -70,6 +77,8 @@ class NodeRequirements(msgspec.Struct, frozen=True):
         for taint in sorted(taints):
             if not any(toleration.covers(taint) for toleration in self.tolerations):
                 return f"it does not tolerate the taint {taint.key}"
+        if model and self.models and model not in self.models:
+            return f"it requires the GPU model {'|'.join(self.models)}, not {model}"
         return ""
 
 
@@ -79,8 +88,10 @@ UNREADABLE_REQUIREMENTS = NodeRequirements(
 """Of a pod whose stored requirements cannot be read."""
 
 
-def read_requirements(annotations: Mapping[str, Any]) -> NodeRequirements:
+def read_requirements(annotations: Mapping[str, Any], gpu_spec: object = None) -> NodeRequirements:
     """Return what a row of `pod` requires of its node, from its decoded `annotations`.
+
+    `gpu_spec`: its label of this name, which names GPU models.
 
     A requirement that is not as a collector writes it fits no node whose labels are known.
     """
@@ -94,6 +105,7 @@ def read_requirements(annotations: Mapping[str, Any]) -> NodeRequirements:
                 for terms in annotations.get(AFFINITY) or ()
             ),
             tuple(TaintToleration(*map(str, t)) for t in annotations.get(TOLERATIONS) or ()),
+            parse_models(str(gpu_spec or annotations.get("nvidia.com/use-gputype") or "")),
         )
     except (AttributeError, TypeError, ValueError):
         return UNREADABLE_REQUIREMENTS

@@ -6,7 +6,7 @@ import msgspec
 
 from analyzers.fragmentation.rows import DeviceShare, InventoryNode
 from analyzers.pending import NodeTotals
-from fallow.gpu_models import find_gpu_model
+from fallow.gpu_models import get_model_name
 from fallow.node_requirements import BlockingTaint, read_taints
 
 WHOLE = 1000
@@ -38,12 +38,6 @@ class GpuNode(msgspec.Struct, frozen=True):
         )
 
 
-def name_model(text: str | None) -> str:
-    """Return the canonical name of a model, else the site's own name."""
-    model = find_gpu_model(text)
-    return model.gpu_model if model else (text or "")
-
-
 def build_nodes(inventory: Sequence[InventoryNode], gpus: Sequence[DeviceShare]) -> list[GpuNode]:
     """Return the nodes in the inventory or in telemetry, by name."""
     seen = {row.node: row.model for row in gpus}
@@ -51,7 +45,7 @@ def build_nodes(inventory: Sequence[InventoryNode], gpus: Sequence[DeviceShare])
         GpuNode(
             row.node,
             row.pool,
-            name_model(row.model or seen.get(row.node)),
+            get_model_name(row.model or seen.get(row.node)) or "",
             row.gpus,
             row.cpu_milli,
             row.memory_bytes,
@@ -69,7 +63,7 @@ def build_nodes(inventory: Sequence[InventoryNode], gpus: Sequence[DeviceShare])
     for row in gpus:
         counts.setdefault(row.node, set()).add(row.device)
     extra = sorted(set(seen) - names)
-    return [*nodes, *(GpuNode(n, "", name_model(seen[n]), len(counts[n])) for n in extra)]
+    return [*nodes, *(GpuNode(n, "", get_model_name(seen[n]) or "", len(counts[n])) for n in extra)]
 
 
 def get_or(value: int | None, other: int) -> int:

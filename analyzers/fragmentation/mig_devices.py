@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from analyzers.fragmentation.inventory import name_model
 from analyzers.fragmentation.request_mix import RequestMix
 from analyzers.fragmentation.rows import DeviceShare
 from fallow import mig
+from fallow.gpu_models import get_model_name
 
 _FREE = 1e-6
 
@@ -44,7 +44,8 @@ def read_mig_devices(rows: Sequence[DeviceShare], demand: RequestMix) -> list[Mi
         of[row.node, row.parent or ""].append(row)
     gpus = []
     for (node, parent), instances in sorted(of.items()):
-        model = _find_variant(name_model(instances[0].model), [i.profile for i in instances])
+        name = get_model_name(instances[0].model) or ""
+        model = _find_variant(name, [i.profile for i in instances])
         if model is None:
             continue
         allocated = sorted(i.profile or "" for i in instances if i.allocated > _FREE)

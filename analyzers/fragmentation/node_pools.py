@@ -59,7 +59,7 @@ class NextPods:
             return self._mix
         total = sum(waiting.values())
         return tuple(
-            PodType(pod.cpu_milli, pod.gpus, pod.gpu_milli, pod.models, count / total)
+            PodType(pod.cpu_milli, pod.gpus, pod.gpu_milli, pod.requirements.models, count / total)
             for pod, count in sorted(waiting.items(), key=lambda item: (-item[1], item[0].gpus))
         )
 

@@ -17,7 +17,7 @@ from analyzers.pending import PendingPod
 from analyzers.pools.rows import PodFacts
 from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from analyzers.rows import decode_frame
-from fallow.gpu_models import find_gpu_model
+from fallow.gpu_models import find_gpu_model, parse_models
 from fallow.node_requirements import decode_document, read_requirements
 from fallow.settings.capacity import PoolsSettings
 from fallow.stored_annotations import SELECTOR
@@ -206,7 +206,7 @@ def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Po
             cpu_request_milli=pod.cpu_milli,
             memory_request_bytes=pod.memory_bytes,
             selector=None,
-            gpu_spec="|".join(pod.models or models),
+            gpu_spec="|".join(pod.requirements.models or models),
             gpu_type=None,
             gpu_model=next(iter(models), None),
             arch=arch,
@@ -259,16 +259,8 @@ def _find_vendor(row: PodFacts) -> str:
 
 def _list_models(row: PodFacts, selector: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     named = [v for label in PRODUCT_LABELS for v in selector.get(label, ())]
-    for text, mark in ((row.gpu_spec, "|"), (row.gpu_type, ",")):
-        named += (text or "").split(mark) if text else []
-    named = named or ([row.gpu_model] if row.gpu_model else [])
-    return tuple(sorted({name_model(v) for v in named}))
-
-
-def name_model(text: str) -> str:
-    """Return the canonical name of a GPU model, or the text itself."""
-    model = find_gpu_model(text)
-    return model.gpu_model if model else text
+    named += [text for text in (row.gpu_spec, row.gpu_type) if text]
+    return parse_models("|".join(named) or row.gpu_model)
 
 
 def _get_only(values: Sequence[str] | None) -> str:

@@ -17,12 +17,12 @@ from analyzers.pending import (
 )
 from analyzers.pools import catalogue
 from analyzers.pools.catalogue import NodeOverhead, OfferTerms
-from analyzers.pools.demand import add_shapes, name_model
+from analyzers.pools.demand import add_shapes
 from analyzers.pools.rows import PoolNode, TypeCost, TypePrice, read_prices
 from analyzers.pools.shapes import PodShape, TypeOffer
 from analyzers.queries import COVERED, LAST_SCRAPES, NODE_SHARES, compose_steps
 from analyzers.rows import decode_frame
-from fallow.gpu_models import find_gpu_model
+from fallow.gpu_models import find_gpu_model, get_model_name
 from fallow.node_requirements import read_taints
 from fallow.protocols import Views
 from fallow.settings.capacity import PoolsSettings
@@ -85,7 +85,7 @@ class NodePoolUsage(msgspec.Struct, frozen=True):
     @property
     def models(self) -> list[str]:
         """GPU models of its nodes."""
-        return sorted({name_model(m) for m in self.nodes["gpu_model"].drop_nulls()})
+        return sorted({get_model_name(m) or m for m in self.nodes["gpu_model"].drop_nulls()})
 
     @property
     def types(self) -> list[str]:
@@ -183,7 +183,7 @@ def _select_waiting(pods: Pending, nodes: pl.DataFrame) -> Pending:
     whole, cut = list[NodeTotals](), list[NodeTotals]()
     for row in decode_frame(nodes, PoolNode) if pods else ():
         host = NodeTotals(
-            name_model(row.gpu_model or ""),
+            get_model_name(row.gpu_model) or "",
             row.gpu_count,
             row.cpu_milli,
             row.memory_bytes,
@@ -279,7 +279,7 @@ def build_own_offers(
                 instance_type=name,
                 arch=first.arch,
                 vendor=model.vendor if model else _find_vendor(first.gpu_resource),
-                gpu_model=name_model(first.gpu_model or ""),
+                gpu_model=get_model_name(first.gpu_model) or "",
                 gpus=_find_least(members, "gpu_count", 1),
                 gpu_memory_mib=ANY,
                 cpu_milli=cpu - _clip_overhead(over.cpu_milli, cpu - most_cpu, over),

@@ -52,6 +52,7 @@ SELECT
     coalesce(cpu_request_milli, 0)::BIGINT AS cpu_milli,
     coalesce(memory_request_bytes, 0)::BIGINT AS memory_bytes,
     annotations,
+    labels ->> '$.gpu_spec' AS gpu_spec,
     evicted,
     epoch(least(born, coalesce(
         try_cast(annotations ->> '$."fallow.queued-at"' AS TIMESTAMP), born

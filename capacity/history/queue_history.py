@@ -33,6 +33,8 @@ class PastPod(Row, frozen=True):
     cpu_milli: int
     memory_bytes: int
     annotations: str | None
+    gpu_spec: str | None
+    """GPU models that its label of this name asks for."""
     evicted: bool
     """Whether a scheduler reported that it preempted the pod."""
     queued_s: float

@@ -5,7 +5,7 @@ A device that telemetry has not shown lately is unknown and never free.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -104,28 +104,15 @@ def judge_node(node: PlacementNode, demand: PodDemand) -> tuple[str, bool]:
         return f"{name} takes no pods: it is cordoned or not ready", True
     if node.ready is None:
         return f"whether {name} is ready is not known", False
-    refusal = demand.requirements.explain_refusal(node.labels or {}, node.taints)
-    if refusal and node.labels is None:
-        by_taints = demand.requirements.explain_refusal(None, node.taints)
-        if not by_taints:
-            return f"the labels of {name} are not known: {refusal}", False
-    refusal, sure = (refusal, True) if refusal else _explain_model(node, demand)
-    return (f"{name} does not take it: {refusal}" if refusal and sure else refusal), sure
-
-
-def _explain_model(node: PlacementNode, demand: PodDemand) -> tuple[str, bool]:
-    """Return why a node's GPU model is a wrong one, and whether that is certain."""
-    if not demand.models or _is_model(node.model, demand.models):
-        return "", True
-    wanted = "|".join(demand.models)
-    if node.model is None:
-        return f"the GPU model of {node.key[1]} is not known: it requires {wanted}", False
-    return f"it requires the GPU model {wanted}, not {node.model}", True
-
-
-def _is_model(model: str | None, wanted: Collection[str]) -> bool:
-    """Return whether a node has one of some models; `A100` is any A100."""
-    return model is not None and any(model == w or model.startswith(f"{w}-") for w in wanted)
+    needs = demand.requirements
+    if refusal := needs.explain_refusal(node.labels, node.taints, node.model):
+        return f"{name} does not take it: {refusal}", True
+    if node.labels is None and (doubt := needs.explain_refusal({}, node.taints)):
+        return f"the labels of {name} are not known: {doubt}", False
+    if node.model is None and needs.models:
+        wanted = "|".join(needs.models)
+        return f"the GPU model of {name} is not known: it requires {wanted}", False
+    return "", True
 
 
 def _count_bound(state: FleetState, at: int) -> dict[NodeKey, Counter[str]]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from capacity.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
-from fallow.gpu_models import parse_models
 from fallow.models import UNRESOLVED
 from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.stored_annotations import POD_SET
@@ -34,8 +33,6 @@ class PodDemand(msgspec.Struct, frozen=True):
     cpu_milli: int
     memory_bytes: int
     requirements: NodeRequirements = NodeRequirements()
-    models: tuple[str, ...] = ()
-    """GPU models of which its node must have one; empty = any."""
 
 
 class WorkloadDemand(msgspec.Struct, frozen=True):
@@ -137,8 +134,7 @@ def build_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | No
                 *device_type,
                 pod.cpu_milli or 0,
                 pod.memory_bytes or 0,
-                read_requirements(pod.annotation_map),
-                _read_models(pod),
+                read_requirements(pod.annotation_map, pod.label_map.get("gpu_spec")),
             )
         )
     return WorkloadDemand(
@@ -150,11 +146,6 @@ def count_devices(pod: PodRecord) -> int:
     """Return the devices that a pod requests; of shares and claims none are counted."""
     device_type = _get_device_type(pod)
     return 0 if device_type is None else device_type[1]
-
-
-def _read_models(pod: PodRecord) -> tuple[str, ...]:
-    wanted = pod.label_map.get("gpu_spec") or pod.annotation_map.get("nvidia.com/use-gputype")
-    return parse_models(str(wanted).replace(",", "|")) if wanted else ()
 
 
 def _get_device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:

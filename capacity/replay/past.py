@@ -256,16 +256,17 @@ class _RequirementNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[NodeRequirements, int] = {}
-        self._read: dict[str | None, NodeRequirements] = {}
-        """By the annotations of a pod."""
+        self._read: dict[tuple[str | None, str | None], NodeRequirements] = {}
+        """By the annotations of a pod and its label of GPU models."""
 
-    def find_number(self, annotations: str | None) -> int:
-        return self._numbers.setdefault(self.read(annotations), len(self._numbers))
+    def find_number(self, pod: PastPod) -> int:
+        return self._numbers.setdefault(self.read(pod), len(self._numbers))
 
-    def read(self, annotations: str | None) -> NodeRequirements:
-        if annotations not in self._read:
-            self._read[annotations] = read_requirements(_decode(annotations))
-        return self._read[annotations]
+    def read(self, pod: PastPod) -> NodeRequirements:
+        key = pod.annotations, pod.gpu_spec
+        if key not in self._read:
+            self._read[key] = read_requirements(_decode(pod.annotations), pod.gpu_spec)
+        return self._read[key]
 
     def list_met(self, node: PastNode, pods: Sequence[PastPod]) -> frozenset[int]:
         """Return the requirements that a node meets; `pods` were placed on it.
@@ -273,7 +274,8 @@ class _RequirementNumbers:
         The inventory has a node's last taints: one that such a pod does not tolerate came later.
         """
         labels = msgspec.json.decode(node.labels) if node.labels else None
-        tolerated = {self.read(pod.annotations).tolerations for pod in pods}
+        tolerated = {self.read(pod).tolerations for pod in pods}
+        model = get_model_name(node.gpu_model)
         taints = [
             taint
             for taint in read_taints(node.taints)
@@ -282,7 +284,7 @@ class _RequirementNumbers:
         return frozenset(
             number
             for needs, number in self._numbers.items()
-            if not needs.explain_refusal(labels, taints)
+            if not needs.explain_refusal(labels, taints, model)
         )
 
 
@@ -369,7 +371,7 @@ class _UnitBuilder:
             -(-pod.memory_bytes // MIB),
             gpus,
             max(1, to_milli(pod.gpus / gpus)),
-            self._requirements.find_number(pod.annotations),
+            self._requirements.find_number(pod),
             not _decode(pod.annotations).get(NEVER_PREEMPTS),
         )
 

@@ -101,6 +101,27 @@ def test_labels_decide(
     assert read_requirements(annotations).explain_refusal(labels, ()) == refusal
 
 
+@pytest.mark.parametrize(
+    ("wanted", "model", "accepted"),
+    [
+        ("A100", "A100-80GB", True),
+        ("A100", "A100-40GB", True),
+        ("A100-SXM4-80GB", "A100-40GB", False),
+        ("H200,A100", "H100", False),
+        ("H200,H100", "H100", True),
+        ("Acme Quark 7", "Acme-Quark-7", True),
+        ("A100", None, True),
+    ],
+)
+def test_a_gpu_model_without_a_size_is_each_of_its_sizes(
+    wanted: str, model: str | None, *, accepted: bool
+) -> None:
+    by_annotation = read_requirements({"nvidia.com/use-gputype": wanted})
+    by_label = read_requirements({}, wanted.replace(",", "|"))
+    assert by_annotation == by_label
+    assert (not by_label.explain_refusal({}, (), model)) == accepted
+
+
 def test_every_taint_must_be_tolerated() -> None:
     pod = read_requirements({"fallow.tolerations": [["gpu", "Exists", "", ""]]})
     assert not pod.explain_refusal({}, {GPU})

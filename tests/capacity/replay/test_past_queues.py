@@ -95,6 +95,28 @@ NOTICE = '[{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedul
 RAN = {"scheduled_at": NOW - HOUR / 2, "started_at": NOW - HOUR / 2, "phase": "Running"}
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"labels": '{"gpu_spec": "A100"}'},
+        {"annotations": '{"nvidia.com/use-gputype": "A100"}'},
+    ],
+)
+def test_a_pod_meets_only_nodes_of_the_gpu_model_that_it_requests(
+    past: Past, wanted: dict[str, str]
+) -> None:
+    past.node("n2", gpu_model="NVIDIA A100-SXM4-80GB")
+    past.pod("p2", "ml", **wanted)
+    site = past.build().site
+    meets = {node.capacity.name: node.capacity.meets for node in site.nodes}
+    meeting = {
+        pod.uid: [name for name in sorted(meets) if pod.requirements in meets[name]]
+        for unit in site.units
+        for pod in unit.members
+    }
+    assert meeting == {"p1": ["n1", "n2"], "p2": ["n2"]}
+
+
 @pytest.mark.parametrize("came", [True, False])
 def test_a_taint_that_a_pod_of_the_window_did_not_tolerate_came_later(
     past: Past, *, came: bool
