@@ -47,7 +47,6 @@ STEPS = (
             "vacancies",
             "untracked",
             "states",
-            "team_hours",
             "devices",
             "device_places",
             "pooled",

@@ -1,5 +1,6 @@
 """Hours before a node changed have the price, pool and count of then; hours after, the new ones."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -137,13 +138,16 @@ def test_what_pods_held_follows_the_replicas_of_their_time(
 @pytest.mark.parametrize(
     ("change", "teams"),
     [
-        pytest.param(60, {0: "red", 1: "blue"}, id="at-the-full-hour"),
-        pytest.param(20, {0: "blue", 1: "blue"}, id="most-of-the-hour"),
-        pytest.param(200, {0: "red", 1: "red"}, id="later"),
+        pytest.param(60, {(0, "red"): 60, (1, "blue"): 60}, id="at-the-full-hour"),
+        pytest.param(20, {(0, "red"): 20, (0, "blue"): 40, (1, "blue"): 60}, id="within-an-hour"),
+        pytest.param(
+            23, {(0, "red"): 25, (0, "blue"): 35, (1, "blue"): 60}, id="within-five-minutes"
+        ),
+        pytest.param(200, {(0, "red"): 60, (1, "red"): 60}, id="later"),
     ],
 )
-def test_an_hour_is_of_the_team_that_its_pod_had_then(
-    builders: Any, tables: Any, change: float, teams: dict[int, str]
+def test_minutes_are_of_the_team_that_its_pod_had_then(
+    builders: Any, tables: Any, change: float, teams: dict[tuple[int, str], float]
 ) -> None:
     tables.put("device", [builders.device("g", end=120)])
     tables.put("rollup_5m", builders.looks("g", 0, 120, "p"))
@@ -162,4 +166,7 @@ def test_an_hour_is_of_the_team_that_its_pod_had_then(
     builders.hourly(tables)
     write_allocations(tables, builders.window(0, 120))
     write_ledger(tables, builders.window(0, 120))
-    assert {row["bucket"].hour: row["team"] for row in tables.rows("ledger")} == teams
+    minutes: Counter[tuple[int, str]] = Counter()
+    for row in tables.rows("ledger"):
+        minutes[row["bucket"].hour, row["team"]] += row["seconds"] / 60
+    assert minutes == pytest.approx(teams)

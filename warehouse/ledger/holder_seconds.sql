@@ -1,5 +1,6 @@
 -- Seconds of each cell in which each pod held the device: `time_s` the elapsed time, `own_s` that
--- time times the pod's share, `start_s` the part of `time_s` in startup.
+-- time times the pod's share, `start_s` the part of `time_s` in startup. A cell in which another
+-- team begins to pay is of the team that has most of it.
 WITH pieces AS (
     SELECT
         c.device_id,
@@ -30,7 +31,7 @@ SELECT
     bucket,
     cell,
     owner_id,
-    min(holder_id) AS holder_id,
+    arg_max(holder_id, (time_s, holder_id)) AS holder_id,
     sum(time_s::DECIMAL(18, 9))::DOUBLE AS time_s,
     sum((time_s * share)::DECIMAL(18, 9))::DOUBLE AS own_s,
     sum(start_s::DECIMAL(18, 9))::DOUBLE AS start_s

@@ -1,10 +1,10 @@
--- The workload behind each number; 0 = unallocated.
+-- The workload and team behind each number; 0 = unallocated.
 SELECT
     holder_id,
     any_value(namespace) AS namespace,
     any_value(workload_kind) AS workload_kind,
     any_value(workload) AS workload,
-    min(team) AS team
+    any_value(team) AS team
 FROM owners
 GROUP BY holder_id
 UNION ALL BY NAME

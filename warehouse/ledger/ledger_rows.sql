@@ -220,7 +220,7 @@ SELECT
     h.namespace,
     h.workload_kind,
     h.workload,
-    coalesce(k.team, h.team) AS team,
+    h.team,
     d.node,
     d.pool,
     d.model,
@@ -243,4 +243,3 @@ INNER JOIN pooled AS d
         AND t.bucket + to_seconds($step_s / 2) >= d.holds_from
         AND t.bucket + to_seconds($step_s / 2) < d.holds_to
 INNER JOIN holders AS h ON t.holder_id = h.holder_id
-LEFT JOIN team_hours AS k ON t.holder_id = k.holder_id AND t.bucket = k.bucket

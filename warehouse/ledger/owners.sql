@@ -1,6 +1,7 @@
 -- Who held what in the window, and when the pod was born. Only a known birth, or an observed change
 -- of hands, can begin a startup. `unreadable`: a pod of which the collector could not read all.
--- From here on numbers replace names: `owner_id` for a pod on a device, `holder_id` for a workload.
+-- From here on numbers replace names: `owner_id` for a pod on a device, `holder_id` for a workload
+-- and the team that pays: pods of one workload may be of several teams.
 WITH named_devices AS (
     SELECT DISTINCT
         device_id,
@@ -14,7 +15,9 @@ SELECT
     a.cluster,
     a.device,
     dense_rank() OVER (ORDER BY d.device_id, a.namespace, a.pod) AS owner_id,
-    dense_rank() OVER (ORDER BY a.cluster, a.namespace, a.workload_kind, a.workload) AS holder_id,
+    dense_rank() OVER (
+        ORDER BY a.cluster, a.namespace, a.workload_kind, a.workload, a.team
+    ) AS holder_id,
     a.namespace,
     a.pod,
     a.pod_uid,
