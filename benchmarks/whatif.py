@@ -5,7 +5,7 @@ import resource
 
 from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
-from capacity.replay.fleet import FleetNode, FleetPod
+from capacity.placement.node_fleet import FleetNode, FleetPod
 from capacity.replay.records import (
     ReplayNode,
     ReplayQueue,

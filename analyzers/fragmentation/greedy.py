@@ -1,6 +1,6 @@
 """Compute a quick defragmentation plan: empty whole places, the cheapest first."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -8,10 +8,10 @@ import msgspec
 from analyzers.fragmentation.placement import (
     WHOLE,
     MovePlan,
-    PlacedPod,
     PodRelocation,
     PoolPlacement,
 )
+from capacity.placement.node_fleet import FleetNode, FleetPod, NodeFleet
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def empty_nodes(
             break
         if candidate.gain > left or not state.within(restarted | candidate.restarts):
             continue
-        placed = state.placed(candidate.place, [placement.tenants[i] for i in candidate.leaving])
+        placed = state.move_off(candidate.place, candidate.leaving)
         if placed is not None:
             moves += placed
             restarted |= candidate.restarts
@@ -97,56 +97,50 @@ class _GreedyState:
 
     def __init__(self, placement: PoolPlacement) -> None:
         self.placement = placement
-        self.gpu = [list(place.gpu) for place in placement.places]
-        self.cpu = [place.cpu_milli for place in placement.places]
-        self.memory = [place.memory_mib for place in placement.places]
-        self.slot_places = {n for n in range(len(placement.places)) if placement.slots(n)}
-        self.used: set[int] = set()
+        self._fleet = NodeFleet(
+            FleetNode(
+                _name(n),
+                place.cpu_milli,
+                place.memory_mib,
+                len(place.gpu),
+                open=not placement.slots(n),
+                free=place.gpu,
+            )
+            for n, place in enumerate(placement.places)
+        )
+        self._targets: set[int] = set()
 
     def within(self, restarted: frozenset[int]) -> bool:
         """Return whether every disruption budget allows these restarts."""
-        evictions: dict[str, int] = {}
-        for i in restarted:
-            name = self.placement.tenants[i].budget
-            if name:
-                evictions[name] = evictions.get(name, 0) + 1
-        return all(n <= self.placement.budgets.get(name, 0) for name, n in evictions.items())
+        budgets = Counter(self.placement.tenants[i].budget for i in restarted)
+        return all(n <= self.placement.budgets.get(b, 0) for b, n in budgets.items() if b)
 
-    def placed(self, source: int, pods: Sequence[PlacedPod]) -> list[PodRelocation] | None:
+    def move_off(self, source: int, leaving: Sequence[int]) -> list[PodRelocation] | None:
         """Move pods off a place, the largest first, each to the tightest fit; None = no room."""
-        if source in self.used:
+        if source in self._targets:
             return None
-        before = [list(free) for free in self.gpu], list(self.cpu), list(self.memory)
-        moves = []
-        for pod in sorted(pods, key=lambda p: (-p.gpus * p.milli, -p.cpu_milli, p.uid)):
-            target = self._best(pod, source)
-            if target is None:
-                self.gpu, self.cpu, self.memory = before
-                return None
-            n, devices = target
-            for device in devices:
-                self.gpu[n][device] -= pod.milli
-            self.cpu[n] -= pod.cpu_milli
-            self.memory[n] -= pod.memory_mib
-            moves.append(PodRelocation(pod.uid, source, n, devices))
-        self.slot_places.add(source)
-        self.used |= {move.target for move in moves}
+        pods = [self._describe(i) for i in leaving]
+        self._fleet.set_open(_name(source), is_open=False)
+        places = self._fleet.place(pods)
+        if places is None:
+            self._fleet.set_open(_name(source), is_open=not self.placement.slots(source))
+            return None
+        for place in places:
+            self._fleet.take(place)
+        moves = [PodRelocation(p.pod.uid, source, int(p.node), p.devices) for p in places]
+        self._targets |= {move.target for move in moves}
         return moves
 
-    def _best(self, pod: PlacedPod, source: int) -> tuple[int, tuple[int, ...]] | None:
-        best = None
-        for n in range(len(self.placement.places)):
-            if n in self.slot_places or n == source or not self.placement.welcome(pod, n):
-                continue
-            fits = [d for d, free in enumerate(self.gpu[n]) if free >= max(1, pod.milli)]
-            if (
-                self.cpu[n] < pod.cpu_milli
-                or self.memory[n] < pod.memory_mib
-                or len(fits) < pod.gpus
-            ):
-                continue
-            devices = tuple(sorted(fits, key=lambda d: (self.gpu[n][d], d))[: pod.gpus])
-            key = (sum(self.gpu[n]) - pod.gpus * pod.milli, self.cpu[n], n)
-            if best is None or key < best[0]:
-                best = key, (n, devices)
-        return None if best is None else best[1]
+    def _describe(self, i: int) -> FleetPod:
+        """Return a pod as the fleet places it: only where it is welcome."""
+        pod, placement = self.placement.tenants[i], self.placement
+        places = range(len(placement.places))
+        self._fleet.set_eligible(i, [_name(n) for n in places if placement.welcome(pod, n)])
+        return FleetPod(
+            pod.uid, pod.cpu_milli, pod.memory_mib, pod.gpus, pod.milli or WHOLE, requirements=i
+        )
+
+
+def _name(place: int) -> str:
+    """Return a name that sorts as the place's number."""
+    return f"{place:07}"

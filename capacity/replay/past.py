@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from capacity.history.queue_history import PastNode, PastPod, PastQuota, QueueHistory
-from capacity.replay.fleet import WHOLE, FleetNode, FleetPod
+from capacity.placement.node_fleet import WHOLE, FleetNode, FleetPod
 from capacity.replay.records import (
     PodRun,
     ReplayNode,

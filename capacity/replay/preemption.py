@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from capacity.replay.fleet import FleetPlace, FleetPod, NodeFleet
+from capacity.placement.node_fleet import FleetPlace, FleetPod, NodeFleet
 
 
 class YieldingUnit(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from capacity.replay.fleet import WHOLE, FleetNode, FleetPod
+from capacity.placement.node_fleet import WHOLE, FleetNode, FleetPod
 
 SchedulerKind = Literal["plain", "kueue", "volcano"]
 

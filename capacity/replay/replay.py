@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from capacity.placement.node_fleet import WHOLE, FleetPlace, NodeFleet
 from capacity.quota.admission import AdmissionVerdict
 from capacity.replay.claiming_units import ClaimingUnits
-from capacity.replay.fleet import WHOLE, FleetPlace, NodeFleet
 from capacity.replay.preemption import YieldingUnit, choose_victims
 from capacity.replay.records import (
     PodRun,

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from capacity.replay.fleet import FleetNode, FleetPod
+from capacity.placement.node_fleet import FleetNode, FleetPod
 from capacity.replay.records import (
     ReplayNode,
     ReplayQueue,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capacity.replay.fleet import FleetNode, FleetPlace, FleetPod, NodeFleet
+from capacity.placement.node_fleet import FleetNode, FleetPlace, FleetPod, NodeFleet
 from capacity.replay.preemption import YieldingUnit, choose_victims
 from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
