@@ -15,6 +15,9 @@ Integers = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 WHOLE = 1000
 """Milli-GPU of a whole device."""
+MIB = 2**20
+UNKNOWN_AMOUNT = 10**12
+"""CPU and memory of a node of which they are not known: they limit nothing."""
 
 
 class FleetPod(msgspec.Struct, frozen=True):
@@ -29,11 +32,14 @@ class FleetPod(msgspec.Struct, frozen=True):
     requirements: int = -1
     """The number of its requirements of nodes; -1 = it has none."""
     preempts: bool = True
+    profile: str = ""
+    """Of MIG instances; empty = whole GPUs or shares of them."""
 
     @property
-    def form(self) -> tuple[int, ...]:
+    def form(self) -> tuple[int | str, ...]:
         """Return what pods have in common that fit into the same places."""
-        return self.cpu_milli, self.memory_mib, self.gpus, self.gpu_milli, self.requirements
+        size = self.cpu_milli, self.memory_mib, self.gpus, self.gpu_milli
+        return *size, self.requirements, self.profile
 
 
 class FleetNode(msgspec.Struct, frozen=True):
@@ -50,6 +56,8 @@ class FleetNode(msgspec.Struct, frozen=True):
     """False: cordoned."""
     free: tuple[int, ...] = ()
     """Free milli-GPU by device; none = all of its devices are wholly free."""
+    profiles: tuple[str, ...] = ()
+    """MIG profile by device; none = it has no MIG instances."""
 
 
 class FleetPlace(msgspec.Struct, frozen=True):
@@ -71,9 +79,13 @@ class NodeFleet:
         self._open = np.array([node.open for node in self._nodes], bool)
         gpus = np.array([node.gpus for node in self._nodes], np.int64)
         self._gpu = np.where(np.arange(max(gpus, default=0)) < gpus[:, None], WHOLE, 0)
+        self._profile = np.full(self._gpu.shape, "", object)
         for row, node in enumerate(self._nodes):
             if node.free:
                 self._gpu[row, : node.gpus] = node.free
+            if node.profiles:
+                self._profile[row, : node.gpus] = node.profiles
+        self._has_instances = any(any(node.profiles) for node in self._nodes)
         self._whole, self._spare = (self._gpu == WHOLE).sum(axis=1), self._gpu.sum(axis=1)
         """Devices that are wholly free, and milli-GPU."""
         self._eligible: dict[int, Marks] = {}
@@ -92,15 +104,20 @@ class NodeFleet:
 
     def fits(self, pod: FleetPod) -> Marks:
         """Return which nodes take a pod now."""
-        marks: Marks = self._open & (self._cpu >= pod.cpu_milli) & (self._memory >= pod.memory_mib)
+        marks: Marks = self._open.copy()
+        if pod.cpu_milli:  # without a request it fits where too much is requested
+            marks &= self._cpu >= pod.cpu_milli
+        if pod.memory_mib:
+            marks &= self._memory >= pod.memory_mib
         if pod.requirements >= 0:
             if pod.requirements not in self._eligible:
                 meeting = [pod.requirements in node.meets for node in self._nodes]
                 self._eligible[pod.requirements] = np.array(meeting, bool)
             marks &= self._eligible[pod.requirements]
-        if pod.gpu_milli == WHOLE:
+        if pod.gpu_milli == WHOLE and not (self._has_instances or pod.profile):
             return marks & (self._whole >= pod.gpus)
-        marks &= (self._gpu >= pod.gpu_milli).sum(axis=1) >= pod.gpus
+        usable = (self._gpu >= pod.gpu_milli) & (self._profile == pod.profile)
+        marks &= usable.sum(axis=1) >= pod.gpus
         return marks
 
     def place(self, pods: Sequence[FleetPod]) -> list[FleetPlace] | None:
@@ -108,11 +125,20 @@ class NodeFleet:
         forms = {pod.form: pod for pod in pods} if len(pods) > 1 else {}
         if not all(self.fits(pod).any() for pod in forms.values()):
             return None
+        places = self.place_each(pods, until_one_does_not_fit=True)
+        return places if len(places) == len(pods) else None
+
+    def place_each(
+        self, pods: Sequence[FleetPod], *, until_one_does_not_fit: bool = False
+    ) -> list[FleetPlace]:
+        """Return where those pods go that fit, the largest first. It takes nothing."""
         places: list[FleetPlace] = []
         for pod in sorted(pods, key=lambda pod: (-pod.gpus, -pod.gpu_milli, -pod.cpu_milli)):
             rows = np.flatnonzero(self.fits(pod))
             if not len(rows):
-                break
+                if until_one_does_not_fit:
+                    break
+                continue
             order = np.lexsort((self._memory[rows], self._cpu[rows], self._spare[rows]))
             places.append(self.find_devices(pod, self._nodes[rows[order[0]]].name))
             if len(pods) > 1:
@@ -120,12 +146,13 @@ class NodeFleet:
         if len(pods) > 1:
             for place in places:
                 self.release(place.pod.uid)
-        return places if len(places) == len(pods) else None
+        return places
 
     def find_devices(self, pod: FleetPod, node: str) -> FleetPlace:
         """Return the place of a pod on a node that takes it."""
-        free = self._gpu[self.row_of[node]]
-        devices = np.flatnonzero(free >= pod.gpu_milli)
+        row = self.row_of[node]
+        free = self._gpu[row]
+        devices = np.flatnonzero((free >= pod.gpu_milli) & (self._profile[row] == pod.profile))
         if pod.gpu_milli < WHOLE:
             devices = devices[np.argsort(free[devices], kind="stable")]
         return FleetPlace(pod, node, tuple(map(int, devices[: pod.gpus])))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from capacity.placement.fleet_state import NodeKey, NodeRecord, PodRecord, WorkloadKey
+from capacity.placement.node_fleet import MIB, UNKNOWN_AMOUNT, FleetNode, FleetPod, NodeFleet
 from fallow.models import UNRESOLVED
 from fallow.node_requirements import NodeRequirements, read_requirements
 from fallow.stored_annotations import POD_SET
@@ -64,11 +65,14 @@ class FreeCapacity(msgspec.Struct):
         return total
 
     def fits(self, demand: PodDemand) -> bool:
-        """Return whether a pod fits."""
+        """Return whether a pod fits; without a request of CPU it does where too much is requested.
+
+        Source: kube-scheduler's NodeResourcesFit.
+        """
         return (
             self.devices.get(demand.device_type, 0) >= demand.count
-            and self.cpu_milli >= demand.cpu_milli
-            and self.memory_bytes >= demand.memory_bytes
+            and (not demand.cpu_milli or self.cpu_milli >= demand.cpu_milli)
+            and (not demand.memory_bytes or self.memory_bytes >= demand.memory_bytes)
         )
 
     def take(self, demand: PodDemand) -> None:
@@ -88,24 +92,40 @@ def place_pods(
 
     Return the pods that do not fit, and the remaining capacity of the nodes that take one.
     """
+    numbers = {need: number for number, need in enumerate(dict.fromkeys(needs))}
+    legal = {
+        need: [key for key in find_legal(need) if key in free and free[key].fits(need)]
+        for need in numbers
+    }
+    keys = {"/".join(key): key for nodes in legal.values() for key in nodes}
+    fleet = NodeFleet(_build_node(name, free[key]) for name, key in keys.items())
+    for need, number in numbers.items():
+        fleet.set_eligible(number, ["/".join(key) for key in legal[need]])
+    places = fleet.place_each([_build_pod(n, d, numbers[d]) for n, d in enumerate(needs)])
+    node_of = {int(place.pod.uid): keys[place.node] for place in places}
     remaining: dict[NodeKey, FreeCapacity] = {}
-    nothing = FreeCapacity({}, 0, 0)
+    for n, key in node_of.items():
+        remaining.setdefault(key, free[key].copy()).take(needs[n])
+    return tuple(need for n, need in enumerate(needs) if n not in node_of), remaining
 
-    def measure(node_key: NodeKey) -> FreeCapacity:
-        return remaining.get(node_key) or free.get(node_key) or nothing
 
-    without_node = []
-    for demand in needs:
-        fitting_nodes = [p for p in find_legal(demand) if measure(p).fits(demand)]
-        if not fitting_nodes:
-            without_node.append(demand)
-            continue
-        # Use the fullest node that fits, so that large gaps remain for large pods.
-        node_key = min(
-            fitting_nodes, key=lambda p: (measure(p).devices.get(demand.device_type, 0), p)
-        )
-        remaining.setdefault(node_key, free[node_key].copy()).take(demand)
-    return tuple(without_node), remaining
+def _build_node(name: str, capacity: FreeCapacity) -> FleetNode:
+    devices = [kind for kind, count in capacity.devices.items() for _ in range(count)]
+    return FleetNode(
+        name,
+        int(min(capacity.cpu_milli, UNKNOWN_AMOUNT)),
+        int(min(capacity.memory_bytes / MIB, UNKNOWN_AMOUNT)),
+        len(devices),
+        profiles=tuple(devices) if any(devices) else (),
+    )
+
+
+def _build_pod(n: int, need: PodDemand, requirements: int) -> FleetPod:
+    memory = -(-need.memory_bytes // MIB)
+    return FleetPod(
+        str(n), need.cpu_milli, memory, need.count,
+        requirements=requirements, profile=need.device_type,
+    )  # fmt: skip
 
 
 def compute_free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:

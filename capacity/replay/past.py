@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from capacity.history.queue_history import PastNode, PastPod, PastQuota, QueueHistory
-from capacity.placement.node_fleet import WHOLE, FleetNode, FleetPod
+from capacity.placement.node_fleet import MIB, UNKNOWN_AMOUNT, WHOLE, FleetNode, FleetPod
 from capacity.replay.records import (
     PodRun,
     ReplayNode,
@@ -26,9 +26,6 @@ from fallow.gpu_models import get_model_name
 from fallow.node_requirements import NodeRequirements, read_requirements, read_taints
 from fallow.stored_annotations import NEVER_PREEMPTS
 
-MIB = 2**20
-UNKNOWN_AMOUNT = 10**12
-"""CPU (milli) and memory (MiB) of a node that says nothing of them: no obstacle."""
 TOGETHER_S = 60.0
 """Pods of one job that were created within this time are a gang."""
 RESTART_S = 300.0

@@ -217,6 +217,21 @@ def test_what_the_pod_tolerates_selects_and_may_use_is_no_obstacle(
     assert fleet.answer().answer == "fits_elsewhere"
 
 
+@pytest.mark.parametrize(("cpu", "answer"), [(0, "fits_elsewhere"), (1, "nowhere")])
+def test_a_pod_without_a_request_of_cpu_fits_where_too_much_is_requested(
+    fleet: Fleet, cpu: int, answer: str
+) -> None:
+    """5000 of 4000 millicores are requested there: kube-scheduler compares requests above 0."""
+    fleet.node_there(cpu_milli=4000)
+    fleet.views.rows("pod", [
+        {"cluster": THERE, "uid": "static", "namespace": "kube-system", "pod": "static",
+         "node": "m1", "phase": "Running", "cpu_request_milli": 5000,
+         "first_seen": THEN - timedelta(hours=1), "last_seen": THEN},
+    ])  # fmt: skip
+    fleet.waits("job", 8, cpu_request_milli=cpu)
+    assert fleet.answer().answer == answer
+
+
 def test_a_label_keeps_it_away_and_unknown_labels_are_unknown(fleet: Fleet) -> None:
     fleet.node_there()
     fleet.waits("job", 8, notes={SELECTOR: {"gpu": ["b200"]}})
