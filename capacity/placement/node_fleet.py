@@ -115,7 +115,8 @@ class NodeFleet:
                 self._eligible[pod.requirements] = np.array(meeting, bool)
             marks &= self._eligible[pod.requirements]
         if pod.gpu_milli == WHOLE and not (self._has_instances or pod.profile):
-            return marks & (self._whole >= pod.gpus)
+            marks &= self._whole >= pod.gpus
+            return marks
         usable = (self._gpu >= pod.gpu_milli) & (self._profile == pod.profile)
         marks &= usable.sum(axis=1) >= pod.gpus
         return marks
