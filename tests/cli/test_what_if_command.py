@@ -195,7 +195,7 @@ def test_a_window_without_arrivals_has_nothing_to_replay(fallow: Fallow, home: P
 def test_the_assistant_s_answer_is_that_of_the_command(fallow: Fallow, home: Path) -> None:
     settings = load(environ={}, flags={"home": home}).settings
     answers = FleetAnswers(settings, {"home": str(home)})
-    told = answers.what_if({"priority": ["bio=10"], "quota": [], "pool": []}, BOUNDS, 50)
+    told = answers.what_if(priority=["bio=10"], window=BOUNDS, rows=50)
     program, *words = shlex.split(told["proof"]["command"][MARK])
     assert program == "fallow"
     ran = fallow(*words)

@@ -165,7 +165,7 @@ def test_an_analysis_of_the_same_hours_saves_what_is_stored(
     window = find_window(fleet, views, "7d")
     stored = read_figures(views, window, Filters())
     answers = FleetAnswers(fleet, {}, clock=lambda: window.end)
-    answer = answers.findings((), format_bounds(window), None, 200)
+    answer = answers.findings([], format_bounds(window), None, 200)
     blocks = inbox.choose_steps(inbox.list_inbox(views, window, Filters()).to_pylist(), 5)
     listed = [(block["cluster"], block["workload"], block["verb"]) for block in blocks]
     answered = [unmark(block) for block in answer["answer"]["blocks"]]

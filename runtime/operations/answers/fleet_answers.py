@@ -7,9 +7,9 @@ may come from a cluster are marked as data (`runtime.rendering.untrusted`).
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,9 +24,6 @@ from runtime.operations.answers.fleet import WarehouseFleet
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document, round_body
 from runtime.rendering.untrusted import EVERY_LEVEL, mark_document, mark_text
-
-if TYPE_CHECKING:
-    from runtime.operations.accounting.windows import CoveredHours
 
 UNITS = {
     "gpu_hours": "GPU-hours",
@@ -44,14 +41,41 @@ NOTES = 10
 MOST_ROWS = 200
 ACTION_LEVELS = 2
 """Below these, the keys of an action's document are those of objects of the cluster."""
+MEASURED = "measured"
+"""The coverage of a reply that is that of its window."""
 Answer = dict[str, Any]
+
+
+class FleetReply(msgspec.Struct, frozen=True):
+    """What a question reads from a fleet."""
+
+    words: tuple[str, ...]
+    """Of the command that gives the same figures."""
+    document: Mapping[str, Any] | None
+    """What the command prints with `-o json`; None = it prints something else."""
+    body: Mapping[str, Any]
+    """What an assistant gets of it."""
+    window: Window | None = None
+    """None = the one that has data."""
+    noun: str = ""
+    """Of the document; empty = the command's."""
+    ids: tuple[Any, ...] | None = None
+    """Of findings and actions that prove it; None = it needs none."""
+    notes: tuple[str, ...] | None = None
+    """None = those about the hours of the window."""
+    coverage: Any = MEASURED
+    """None = no telemetry is needed."""
+    levels: int = EVERY_LEVEL
+    is_marked: bool = False
+    """Whether the command has names of the cluster."""
 
 
 class FleetAnswers:
     """Answers from the warehouse of these settings, which is opened for each answer.
 
     A home that is made, upgraded or restored meanwhile is then read as it is. Nothing is written.
-    Each method raises the errors of `fallow.fleet.Fleet`.
+    `QUESTIONS` are an assistant's tools, with these signatures and texts. Each raises the errors of
+    `fallow.fleet.Fleet`.
     """
 
     def __init__(
@@ -61,176 +85,215 @@ class FleetAnswers:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`options` are the global options in force, for the commands that prove an answer."""
-        self._settings, self._clock = settings, clock
-        self._cluster = options.get("cluster")
-        self._named = dict(options)
-        self._options = [word for name, value in options.items() for word in (f"--{name}", value)]
+        self._settings, self._options, self._clock = settings, options, clock
 
-    def choose(self, cluster: str | None) -> "FleetAnswers":
-        """Return the answers about one cluster; None = those of the options in force."""
-        if cluster is None:
-            return self
-        return FleetAnswers(self._settings, {**self._named, "cluster": cluster}, self._clock)
+    def spend(
+        self,
+        by: str = "team",
+        window: str | None = None,
+        view: Literal["loaded", "gpu"] = "loaded",
+        rows: int = ROWS,
+        cluster: str | None = None,
+    ) -> Answer:
+        """Show GPU-hours and dollars that add up to the capacity and to the bill.
 
-    def spend(self, by: str, window: str | None, view: str, rows: int) -> Answer:
-        """Return GPU-hours and dollars per group."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            spend = fleet.spend(by, window, view=view)
-        body = {k: v for k, v in spend.document.items() if k not in {"window", "coverage"}}
-        names = ",".join(name.strip() for name in by.split(",") if name.strip())
-        words = ["spend", "--by", names, "--view", view, "--window", _format(spend.window)]
-        return {
-            **self._frame(spend.window, spend.document["coverage"], spend.notes, rows),
-            **_build_answer(body, rows),
-            "proof": self._prove(words, document("spend", spend.document)),
-        }
+        by: comma-separated of cluster, namespace, team, workload, model, pool, node, state.
+        window: such as 7d or START/END in UTC; without it the last 7 days of data.
+        view: loaded is the price of the whole node, gpu that of its GPUs.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            table = fleet.spend(by, window, view=view)
+            names = ",".join(name.strip() for name in by.split(",") if name.strip())
+            return FleetReply(
+                ("spend", "--by", names, "--view", view, "--window", _format(table.window)),
+                table.document,
+                {k: v for k, v in table.document.items() if k not in {"window", "coverage"}},
+                table.window,
+                notes=table.notes,
+                coverage=table.document["coverage"],
+            )
+
+        return self._answer(rows, cluster, read)
 
     def findings(
-        self, analyzers: Sequence[str], window: str | None, evidence: str | None, rows: int
+        self,
+        analyzers: list[str] | None = None,
+        window: str | None = None,
+        evidence: Literal["confirmed", "suspected"] | None = None,
+        rows: int = ROWS,
+        cluster: str | None = None,
     ) -> Answer:
-        """Return findings, those that save most first."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            table = fleet.findings(*analyzers, window=window, evidence=evidence)
-            covered = fleet.cover(table.window)
-        listed = round_body({"findings": table.table.to_pylist()})["findings"]
-        body = {
-            "count": len(listed),
-            "reconciliation": table.document["reconciliation"],
-            "blocks": table.document["blocks"],
-            "findings": listed,
-        }
-        chosen = [] if evidence is None else ["--evidence", evidence]
-        words = ["analyze", *analyzers, *chosen, "--window", _format(table.window)]
-        return {
-            **self._frame(table.window, covered.coverage, table.notes, rows),
-            **_build_answer(body, rows),
-            "proof": self._prove(words, document("findings", table.document)),
-        }
+        """Find waste, with evidence and price, and what removing it saves; the largest first.
 
-    def explain(self, prefix: str, rows: int) -> Answer:
-        """Return what a stored finding or an action rests on."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            body = fleet.explain(prefix).document
+        analyzers: such as idle; without it all of them, which takes longest. Nothing is stored.
+        """
+        names = analyzers or []
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            table = fleet.findings(*names, window=window, evidence=evidence)
+            listed = round_body({"findings": table.table.to_pylist()})["findings"]
+            summary = {name: table.document[name] for name in ("reconciliation", "blocks")}
+            chosen = [] if evidence is None else ["--evidence", evidence]
+            return FleetReply(
+                ("analyze", *names, *chosen, "--window", _format(table.window)),
+                table.document,
+                {"count": len(listed), **summary, "findings": listed},
+                table.window,
+                noun="findings",
+                notes=table.notes,
+            )
+
+        return self._answer(rows, cluster, read)
+
+    def explain(self, id: str, rows: int = ROWS, cluster: str | None = None) -> Answer:  # noqa: A002  (its public name)
+        """Show what a stored finding or an action rests on: rows, SQL, rate and arithmetic.
+
+        id: of a finding or an action, or its beginning.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            body = fleet.explain(id).document
             finding = body.get("finding")
-            window = None if finding is None else msgspec.convert(finding["window"], Window)
-            covered = fleet.cover(window)
-        is_action = finding is None
-        proven = body["action"]["id"] if is_action else body["finding"]["id"]
-        noun = explanations.ACTION if is_action else explanations.FINDING
-        levels = ACTION_LEVELS if is_action else EVERY_LEVEL
-        return {
-            **self._frame_covered(covered, rows, window),
-            **_build_answer(body, rows, levels),
-            "proof": {
-                "ids": [_check_id(proven)],
-                **self._prove(["explain", proven], document(noun, body)),
-            },
-        }
+            proven = body["action"]["id"] if finding is None else finding["id"]
+            return FleetReply(
+                ("explain", proven),
+                body,
+                body,
+                None if finding is None else msgspec.convert(finding["window"], Window),
+                noun=explanations.ACTION if finding is None else explanations.FINDING,
+                ids=(proven,),
+                levels=ACTION_LEVELS if finding is None else EVERY_LEVEL,
+            )
 
-    def why_not(self, workload: str, rows: int) -> Answer:
-        """Return every gate's answer about a workload."""
-        _check_rows(rows)
-        with self._open() as fleet:
+        return self._answer(rows, cluster, read)
+
+    def why_not(self, workload: str, rows: int = ROWS, cluster: str | None = None) -> Answer:
+        """Show why a workload is not acted upon: the gates' answers, those that refuse first.
+
+        workload: Kind/namespace/name, or a part of it.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
             report = fleet.why_not(workload)
             starts = [case.window.start for case, _, _ in report.cases]
             since = min(starts, default=report.at)
-            window = Window(since, report.at) if since < report.at else None
-            covered = fleet.cover(window)
-        listed, described = plan_tables.answer_rows(report), plan_tables.describe_report(report)
-        # Gates that refuse come first: a bound on rows cuts those that are open.
-        ranked = sorted(listed, key=lambda row: row["answer"] == "yes")
-        subject = described["workload"]
-        words = ["why-not", subject, "--at", report.at.isoformat()]
-        proof = self._prove(words, document("why_not", {**described, "why_not": listed}))
-        return {
-            **self._frame_covered(covered, rows, window),
-            **_build_answer(round_body({**described, "why_not": ranked}), rows),
-            "proof": {
-                "ids": sorted({_check_id(case.id) for case, _, _ in report.cases}),
-                **proof,
-                "command": mark_text(proof["command"]),
-            },
-        }
+            listed = plan_tables.answer_rows(report)
+            described = plan_tables.describe_report(report)
+            # Gates that refuse come first: a bound on rows cuts those that are open.
+            ranked = sorted(listed, key=lambda row: row["answer"] == "yes")
+            return FleetReply(
+                ("why-not", described["workload"], "--at", report.at.isoformat()),
+                {**described, "why_not": listed},
+                {**described, "why_not": ranked},
+                Window(since, report.at) if since < report.at else None,
+                noun="why_not",
+                ids=tuple(case.id for case, _, _ in report.cases),
+                is_marked=True,
+            )
 
-    def queue(self, rows: int) -> Answer:
-        """Return who waits for GPUs, the most GPU-hours of waiting first."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            records, at = fleet.read_queue()
-            covered = fleet.cover(None)
-        listed = [pending.describe_queued(record) for record in records]
-        body = {"at": at.isoformat(), "notes": list(pending.NOTES), "queue": listed}
-        return {
-            **self._frame_covered(covered, rows, None),
-            **_build_answer(round_body(body), rows),
-            "proof": {"ids": [], **self._prove(["queue"], document("queue", body))},
-        }
+        return self._answer(rows, cluster, read)
 
-    def why_pending(self, workload: str, rows: int) -> Answer:
-        """Return why a workload waits for GPUs, and where and how it would get in."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            record, at = fleet.why_pending(workload)
-            covered = fleet.cover(None)
-        described = pending.describe_pending(record, at)
-        places = pending.build_place_rows(record.answer)
-        body = {**described, "why_pending": places}
-        proof = self._prove(
-            ["why-pending", str(described["workload"])], document("why_pending", body)
-        )
-        return {
-            **self._frame_covered(covered, rows, None),
-            **_build_answer(round_body(body), rows),
-            "proof": {"ids": [], **proof, "command": mark_text(proof["command"])},
-        }
+    def queue(self, rows: int = ROWS, cluster: str | None = None) -> Answer:
+        """Show who waits for GPUs: GPU-hours, their price, why, blocked by whom, ways in.
 
-    def incidents(self, window: str | None, by: str | None, rows: int) -> Answer:
-        """Return failures with their causes and costs; with `by` also how often they come."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            report = fleet.read_incidents(window, by)
-            covered = fleet.cover(report.window)
-        body = round_body({k: v for k, v in report.document.items() if k != "window"})
-        chosen = [] if by is None else ["--by", by]
-        words = ["incidents", *chosen, "--window", _format(report.window)]
-        return {
-            **self._frame(report.window, covered.coverage, (report.note,), rows),
-            **_build_answer(body, rows),
-            "proof": self._prove(words, document("incidents", report.document)),
-        }
-
-    def what_if(
-        self, options: Mapping[str, Sequence[str]], window: str | None, rows: int
-    ) -> Answer:
-        """Return the site's past with another quota, pool or priority."""
-        _check_rows(rows)
-        with self._open() as fleet:
-            result = fleet.what_if(options, window)
-        described = describe_what_if(result)
-        body = {**described, "what-if": build_team_rows(result)}
-        bounds = [at.isoformat() for at in result.window.bounds().values()]
-        words = ["what-if", "--window", "/".join(bounds)]
-        for name, texts in options.items():
-            words += [f"--{name}={text}" for text in texts]
-        proof = self._prove(words, document("what-if", body))
-        return {
-            # Pods and nodes are enough: there may be no telemetry to cover the window.
-            **self._frame(result.window, None, result.notes, rows),
-            **_build_answer(round_body(body), rows),
-            "proof": {"ids": [], **proof, "command": mark_text(proof["command"])},
-        }
-
-    def idleness(self, cluster: str, namespace: str, kind: str, name: str, rows: int) -> Answer:
-        """Return whether a workload is idle, and whether a policy would stop it now.
-
-        Raises:
-            UsageError: it held no GPU in the last day, or its name is misspelt.
+        waiting_cost is not part of the bill. A way in that holds names the nodes of a placement.
         """
-        _check_rows(rows)
-        with self._open() as fleet:
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            records, at = fleet.read_queue()
+            listed = [pending.describe_queued(record) for record in records]
+            body = {"at": at.isoformat(), "notes": list(pending.NOTES), "queue": listed}
+            return FleetReply(("queue",), body, body, ids=())
+
+        return self._answer(rows, cluster, read)
+
+    def why_pending(self, workload: str, rows: int = ROWS, cluster: str | None = None) -> Answer:
+        """Show why a workload waits for GPUs, who blocks it, and where and how it would get in.
+
+        workload: Kind/namespace/name, or a part of it. A place fits only on devices that are known
+        to be free; nothing is moved.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            record, at = fleet.why_pending(workload)
+            described = pending.describe_pending(record, at)
+            body = {**described, "why_pending": pending.build_place_rows(record.answer)}
+            words = ("why-pending", str(described["workload"]))
+            return FleetReply(words, body, body, noun="why_pending", ids=(), is_marked=True)
+
+        return self._answer(rows, cluster, read)
+
+    def incidents(
+        self,
+        window: str | None = None,
+        by: Literal["job", "node", "gpu", "model", "cause"] | None = None,
+        rows: int = ROWS,
+        cluster: str | None = None,
+    ) -> Answer:
+        """Show failures of workloads and devices: ranked causes, evidence, one step, dollars.
+
+        by: also MTBF with its interval, trend, and what is worse than its peers. A step is advice:
+        nothing is restarted. unknown costs are not 0.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            report = fleet.read_incidents(window, by)
+            chosen = [] if by is None else ["--by", by]
+            return FleetReply(
+                ("incidents", *chosen, "--window", _format(report.window)),
+                report.document,
+                {k: v for k, v in report.document.items() if k != "window"},
+                report.window,
+                notes=(report.note,),
+            )
+
+        return self._answer(rows, cluster, read)
+
+    def what_if(  # noqa: PLR0917  (arguments of a tool)
+        self,
+        quota: list[str] | None = None,
+        pool: list[str] | None = None,
+        priority: list[str] | None = None,
+        window: str | None = None,
+        rows: int = ROWS,
+        cluster: str | None = None,
+    ) -> Answer:
+        """Replay the site's own past with another quota, pool or priority: before and after.
+
+        quota: TEAM=GPUs. pool: MODEL=GPUs. priority: TEAM=N. Waits, completion times, utilisation,
+        shares, preemptions, lost work, dollars. Quote calibration.trust beside every figure.
+        """
+        options = {"quota": quota or [], "pool": pool or [], "priority": priority or []}
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
+            result = fleet.what_if(options, window)
+            body = {**describe_what_if(result), "what-if": build_team_rows(result)}
+            bounds = "/".join(at.isoformat() for at in result.window.bounds().values())
+            chosen = [f"--{name}={text}" for name, texts in options.items() for text in texts]
+            return FleetReply(
+                ("what-if", "--window", bounds, *chosen),
+                body,
+                body,
+                result.window,
+                ids=(),
+                notes=result.notes,
+                coverage=None,  # pods and nodes are enough: there may be no telemetry
+                is_marked=True,
+            )
+
+        return self._answer(rows, cluster, read)
+
+    def idleness(
+        self, cluster: str, namespace: str, kind: str, name: str, rows: int = ROWS
+    ) -> Answer:
+        """Show whether a whole workload is busy, idle, partly_idle or unknown now, and why.
+
+        actionable is true only if a policy would stop it now. kind and name are those of the top
+        owner, such as Deployment, Job or Notebook.
+        """
+
+        def read(fleet: WarehouseFleet) -> FleetReply:
             idleness = fleet.read_idleness(cluster, namespace, kind, name)
             if idleness is None:
                 raise UsageError(
@@ -238,36 +301,71 @@ class FleetAnswers:
                     "the last day; this does not mean that it is idle",
                     hint="kind, namespace and name of the top owner, such as Deployment ml web",
                 )
-            window = Window(idleness.since or idleness.at - LATELY, idleness.at)
-            covered = fleet.cover(window)
-        body = msgspec.structs.asdict(idleness)
-        words = shlex.join(["fallow", "why-not", f"{kind}/{namespace}/{name}", *self._options])
+            return FleetReply(
+                ("why-not", f"{kind}/{namespace}/{name}"),
+                None,
+                msgspec.structs.asdict(idleness),
+                Window(idleness.since or idleness.at - LATELY, idleness.at),
+                ids=() if idleness.case is None else (idleness.case,),
+                is_marked=True,
+            )
+
+        return self._answer(rows, None, read)
+
+    def _answer(
+        self, rows: int, cluster: str | None, read: Callable[[WarehouseFleet], FleetReply]
+    ) -> Answer:
+        """Return an answer about one cluster; None = that of the options in force."""
+        if not 0 <= rows <= MOST_ROWS:
+            raise UsageError(f"rows is {rows}", hint=f"0 (a short answer) to {MOST_ROWS}")
+        options = self._options if cluster is None else {**self._options, "cluster": cluster}
+        with WarehouseFleet(self._settings, options.get("cluster"), self._clock) as fleet:
+            reply = read(fleet)
+            window, notes, coverage = reply.window, reply.notes, reply.coverage
+            if coverage == MEASURED:
+                covered = fleet.cover(window)
+                window, coverage = window or covered.window, covered.coverage
+                notes = covered.notes if notes is None else notes
+        frame = round_body({"window": window, "coverage": coverage, "notes": list(notes or ())})
+        marked, _ = mark_document(frame, rows=rows or NOTES)
         return {
-            **self._frame_covered(covered, rows, window),
-            **_build_answer(round_body(body), rows),
-            "proof": {
-                "ids": [] if idleness.case is None else [_check_id(idleness.case)],
-                "command": mark_text(words),
-                "sha256": None,
-            },
+            "window": marked["window"],
+            "unit": UNITS,
+            **marked,
+            **_build_answer(round_body(reply.body), rows, reply.levels),
+            "proof": _prove(reply, options),
         }
 
-    def _open(self) -> WarehouseFleet:
-        return WarehouseFleet(self._settings, self._cluster, self._clock)
 
-    def _frame_covered(self, covered: "CoveredHours", rows: int, window: Window | None) -> Answer:
-        return self._frame(window or covered.window, covered.coverage, covered.notes, rows)
+QUESTIONS = (
+    FleetAnswers.spend,
+    FleetAnswers.findings,
+    FleetAnswers.explain,
+    FleetAnswers.why_not,
+    FleetAnswers.queue,
+    FleetAnswers.why_pending,
+    FleetAnswers.incidents,
+    FleetAnswers.what_if,
+    FleetAnswers.idleness,
+)
+"""What an assistant may ask."""
 
-    def _frame(self, window: Window, coverage: Any, notes: Sequence[str], rows: int) -> Answer:
-        """Return the fields that every answer has."""
-        body = round_body({"window": window, "coverage": coverage, "notes": list(notes)})
-        marked, _ = mark_document(body, rows=rows or NOTES)
-        return {"window": marked["window"], "unit": UNITS, **marked}
 
-    def _prove(self, words: Sequence[str], text: str) -> dict[str, Any]:
-        """Return the command that gives these figures, and the digest of what it prints."""
-        command = shlex.join(["fallow", *words, *self._options, "-o", "json"])
-        return {"command": command, "sha256": hashlib.sha256(redact(text).encode()).hexdigest()}
+def _prove(reply: FleetReply, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the command that gives these figures, and the digest of what it prints."""
+    named = [word for name, value in options.items() for word in (f"--{name}", value)]
+    digest = None
+    if reply.document is not None:
+        named += ["-o", "json"]
+        text = redact(document(reply.noun or reply.words[0], reply.document))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+    command = shlex.join(["fallow", *reply.words, *named])
+    ids = {} if reply.ids is None else {"ids": sorted({_check_id(each) for each in reply.ids})}
+    return {
+        **ids,
+        "command": mark_text(command) if reply.is_marked else command,
+        "sha256": digest,
+    }
 
 
 def _build_answer(body: Mapping[str, Any], rows: int, levels: int = EVERY_LEVEL) -> Answer:
@@ -278,11 +376,6 @@ def _build_answer(body: Mapping[str, Any], rows: int, levels: int = EVERY_LEVEL)
         marked, left_out = mark_document(body, rows=limit, levels=levels)
     count = {"rows": left_out.rows, "characters": left_out.characters}
     return {"answer": marked, "left_out": count}
-
-
-def _check_rows(rows: int) -> None:
-    if not 0 <= rows <= MOST_ROWS:
-        raise UsageError(f"rows is {rows}", hint=f"0 (a short answer) to {MOST_ROWS}")
 
 
 def _check_id(text: Any) -> str:
