@@ -94,6 +94,18 @@ class IdleDetails(msgspec.Struct, frozen=True):
         }
 
 
+def is_idle(finding: Finding) -> bool:
+    """Return whether a finding has `IdleDetails`, with the end and coverage of its samples."""
+    return finding.verdict in {"idle", "partly idle"}
+
+
+def list_vetoes(finding: Finding) -> tuple[str, ...]:
+    """Return what forbids an act, as a finding of any analyzer says it."""
+    if is_idle(finding):
+        return read_idle_details(finding).vetoes or ()
+    return tuple(map(str, finding.details.get("vetoes") or ()))
+
+
 def read_idle_details(finding: Finding) -> IdleDetails:
     """Return the details of an idle or partly idle finding; of others than Fallow writes, nothing.
 

@@ -31,6 +31,7 @@ from capacity.placement.fleet_state import (
 )
 from fallow.action_models import Decision, Facts
 from fallow.case_identity import CASE
+from fallow.idle_details import list_vetoes
 
 _FLEETING = frozenset(
     {"first-sight", "notice", "pressure", "benefit", "open", "frozen", "concurrent"}
@@ -149,7 +150,7 @@ class DueWorkloads:
         A finding's vetoes refuse every step, and another row of its case is due by itself. Who is
         over its nominal quota changes without a change in any row of a case.
         """
-        if case.finding.details.get("vetoes") or self._policy is None:
+        if list_vetoes(case.finding) or self._policy is None:
             return False
         fleeting = _FLEETING | ({"match"} if self._policy.match.over_quota else set())
         return any(reason.gate in fleeting for reason in answer.reasons)

@@ -22,7 +22,7 @@ from actions.backtest.case_rows import CaseRows
 from actions.backtest.due_workloads import DueWorkloads
 from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.replay_journal import OWNER, ReplayJournal
-from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
+from actions.facts.case_facts import LatestSamples, build_facts
 from actions.facts.coverage import (
     PastCoverage,
     WorkloadCoverage,
@@ -50,6 +50,7 @@ from capacity.placement.pending_queue import PendingWorkloads
 from fallow import case_identity
 from fallow.action_models import Decision, Facts, Step, compute_decision_id
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
+from fallow.idle_details import is_idle
 from fallow.models import STALLED_JOB, Finding
 from fallow.protocols import PastFindings, Views
 from fallow.settings.actions import ActionsSettings
@@ -294,7 +295,7 @@ class Service:
     def _around(self, now: datetime, findings: Sequence[Finding]) -> _Surroundings:
         """Return what facts need besides the fleet state, where a policy or a case needs it."""
         policies = self._policies.values()
-        quiet = [finding for finding in findings if not has_sample_times(finding)]
+        quiet = [finding for finding in findings if not is_idle(finding)]
         stalls = [finding for finding in findings if finding.kind == STALLED_JOB]
         pending = (
             PendingWorkloads(self.fleet_state, now)

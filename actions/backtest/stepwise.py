@@ -11,6 +11,7 @@ from actions.backtest.as_of import AsOf
 from capacity.placement.fleet_state import to_micros
 from fallow import case_identity
 from fallow.case_identity import CaseKin, StoredCase, get_kin, to_stored_case
+from fallow.idle_details import read_idle_details
 from fallow.models import Finding
 from fallow.protocols import Analyzer, Views
 from fallow.window import Window
@@ -76,14 +77,9 @@ def _build_columns(rows: Sequence[tuple[int, int, Finding]]) -> dict[str, Any]:
         "kind": pa.array([f.kind for f in findings], pa.string()),
         "evidence": pa.array([f.evidence for f in findings], pa.string()),
         "confidence": pa.array([f.confidence for f in findings], pa.float64()),
-        "coverage": pa.array([_compute_coverage(f) for f in findings], pa.float64()),
+        "coverage": pa.array([read_idle_details(f).coverage for f in findings], pa.float64()),
         "gpu_hours": pa.array([f.gpu_hours for f in findings], pa.float64()),
         "usd": pa.array([None if f.usd is None else float(f.usd) for f in findings], pa.float64()),
         "start": pa.array([to_micros(f.window.start) for f in findings], pa.int64()),
         "end": pa.array([to_micros(f.window.end) for f in findings], pa.int64()),
     }
-
-
-def _compute_coverage(finding: Finding) -> float | None:
-    coverage = finding.details.get("coverage")
-    return float(coverage) if isinstance(coverage, int | float) else None

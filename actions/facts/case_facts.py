@@ -29,7 +29,7 @@ from capacity.placement.fleet_state import (
 from fallow import protections as protecting
 from fallow.action_models import CaseHistory, Facts, PodRef
 from fallow.disruptions import CoveringBudget
-from fallow.idle_details import read_idle_details
+from fallow.idle_details import is_idle, list_vetoes, read_idle_details
 from fallow.kube.objects import ENDED
 from fallow.models import STALLED_JOB, Finding, Recommendation
 from fallow.node_requirements import decode_document
@@ -198,7 +198,7 @@ class LatestSamples:
     def __init__(
         self, views: Views, fleet_state: FleetState, findings: Sequence[Finding], now: datetime
     ) -> None:
-        quiet = [f for f in findings if not has_sample_times(f)]
+        quiet = [f for f in findings if not is_idle(f)]
         devices = {
             (h.key[0], h.device)
             for f in quiet
@@ -208,11 +208,6 @@ class LatestSamples:
         }
         self.devices = read_latest_samples(views, sorted(devices), now)
         self.clusters = read_inventories(views, now) if quiet else {}
-
-
-def has_sample_times(finding: Finding) -> bool:
-    """Return whether a finding itself contains the end and the coverage of its device samples."""
-    return finding.verdict in {"idle", "partly idle"} and "coverage" in finding.details
 
 
 def _sample_quality(
@@ -227,9 +222,8 @@ def _sample_quality(
     afterwards.
     """
     interval = _find_longest_interval(allocations)
-    stated = finding.details.get("coverage")
-    coverage = float(stated) if isinstance(stated, int | float) else None
-    if has_sample_times(finding):
+    coverage = read_idle_details(finding).coverage if is_idle(finding) else None
+    if is_idle(finding):
         if interval is not None and read_idle_details(finding).read_from == _ROLLED:
             interval = max(interval, ROLLUP_S)
         return min(finding.window.end, now), interval, coverage, ()
@@ -297,7 +291,7 @@ def _sum_gpus(
     if on_node is not None:
         return float(on_node)
     requested = sum(p.gpus for p in pods)
-    return requested or float(finding.details.get("devices_held") or 0)
+    return requested or float(read_idle_details(finding).devices_held or 0)
 
 
 def _list_pods(allocations: Sequence[WorkloadAllocation]) -> tuple[PodRef, ...]:
@@ -386,7 +380,7 @@ def _is_node_removed(
 
 def _list_vetoes(finding: Finding, held_gpus: WorkloadGpus | None) -> tuple[str, ...]:
     """Return what forbids an act: the finding's vetoes, and replicas without evidence."""
-    vetoes = list(map(str, finding.details.get("vetoes") or ()))
+    vetoes = [*list_vetoes(finding)]
     if held_gpus is not None and held_gpus.gap is not None:
         vetoes.append(held_gpus.gap)
     return tuple(dict.fromkeys(vetoes))

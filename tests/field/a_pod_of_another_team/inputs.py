@@ -11,9 +11,7 @@ SITUATION = Situation(
         [
             build_node("a", 4),
             *(
-                build_pod(
-                    f"sweep-{k}", "a", gpus=1, labels={"team": team}, owner=("Job", "sweep")
-                )
+                build_pod(f"sweep-{k}", "a", gpus=1, labels={"team": team}, owner=("Job", "sweep"))
                 for k, team in enumerate(TEAMS)
             ),
         ]
