@@ -54,7 +54,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
     @property
     def idle_without_finding_gpu_hours(self) -> float:
-        """Return the idle hours that are in no finding: too short for one."""
+        """Return the idle hours that are in no finding: too short for one, or not analysed."""
         return self.idle_gpu_hours - self.idle_claimed_gpu_hours
 
     @property
@@ -94,9 +94,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
         parts = [f"{usd(of_waste)} is part of the {usd(self.wasted_usd)} wasted"]
         if self.in_use_usd and self.in_use_usd >= LEAST_USD:
             parts.append(f"{usd(self.in_use_usd)} cash from hours in use ({by})")
-        more = of_waste - self.wasted_usd >= LEAST_USD
-        mark = "; findings of a longer time, known by the day: more than was wasted here"
-        whole = f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}{mark * more}."
+        whole = f"Of {usd(self.saves_usd)} that could be saved {_format_list(parts)}."
         return f"{whole} {self._describe_bound(usd)}".rstrip()
 
     def _describe_bound(self, usd: Callable[[Decimal], str]) -> str:
@@ -115,9 +113,10 @@ class Reconciliation(msgspec.Struct, frozen=True):
         if not self.idle_gpu_hours or self.saves_gpu_hours is None:
             return ""
         whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
+        gap = " or not analysed" if self.gap else ""
         return (
             f"Idle: {_format_hours(whole)} = {_format_hours(claimed)} in findings + "
-            f"{_format_hours(whole - claimed)} idle, no finding."
+            f"{_format_hours(whole - claimed)} idle, no finding{gap}."
         )
 
 

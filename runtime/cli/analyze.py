@@ -69,15 +69,18 @@ def analyze(
     """Find waste: evidence, price, and what removing it saves.
 
     Findings are ranked by the dollars they save; together they never save more than the bill.
+    Those of the window and settings of `fallow up` are stored: pages and `fallow spend` show what
+    they could save. With another window or setting the answer is only printed.
     """
     documents.check_evidence(evidence)
-    settings = run.settings(
-        idle__threshold=threshold,
-        idle__min_duration=min_duration,
-        idle__max_gap=max_gap,
-        idle__exit_threshold=exit_threshold,
-        idle__exit_samples=exit_samples,
-    )
+    trial = {
+        "idle__threshold": threshold,
+        "idle__min_duration": min_duration,
+        "idle__max_gap": max_gap,
+        "idle__exit_threshold": exit_threshold,
+        "idle__exit_samples": exit_samples,
+    }
+    settings = run.settings(**trial)
     analyzer_names = tuple(names or ())
     analyzer_runs.load_analyzers(settings, analyzer_names)
     with run.warehouse(settings) as warehouse:
@@ -88,6 +91,11 @@ def analyze(
             windows.end_window(window, until, run.now()),
             now=run.now(),
             cluster=run.options.get("cluster"),
+            changes=[
+                f"--{name.removeprefix('idle__').replace('_', '-')}"
+                for name, value in trial.items()
+                if value is not None
+            ],
         )
     note = analyzer_runs.store_analysis(settings, analysis, run.options.get("cluster"))
     for line in [*analysis.notes, *([note] if note else [])]:

@@ -22,6 +22,7 @@ from fallow.window import Window
 from runtime.operations.accounting import pipeline
 from runtime.operations.accounting.budgets import read_state
 from runtime.operations.accounting.prices import read_configured_rates, read_market_rates
+from runtime.operations.accounting.windows import DEFAULT_LENGTH
 from runtime.operations.acting.plan_rows import PlanWriter
 from runtime.operations.acting.requests import verify_journal
 from runtime.operations.analysis.incidents import store_incidents
@@ -46,8 +47,6 @@ MARKET_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
 AUDIT_WINDOW = timedelta(days=7)
 """The window that the audits read again after a failure: the default window of the pages."""
-ANALYSIS_WINDOW = timedelta(days=7)
-"""The window that analyzers judge."""
 INCIDENT_WINDOW = timedelta(hours=3)
 """Incidents of this window are recent: they are read again with each analysis."""
 MOST_PLANNING_S = 30.0
@@ -121,7 +120,7 @@ class ServiceLoop:
                 end=(since or {}).get(PAST, clock()),
                 account=partial(self.sources.write, self.account),
                 analyze=self._analyze_history,
-                analyzed=ANALYSIS_WINDOW,
+                analyzed=DEFAULT_LENGTH,
                 clock=clock,
                 stop=stop or threading.Event(),
             )
@@ -241,7 +240,7 @@ class ServiceLoop:
 
     def analyze(self) -> None:
         """Find waste in the last seven days and store the findings."""
-        window = Window.last(ANALYSIS_WINDOW, now=self.clock())
+        window = Window.last(DEFAULT_LENGTH, now=self.clock())
         analysis = pipeline.analyze(self.warehouse, window, self.analyzers)
         self.metrics.record_plugin_runs(analysis.runs)
         findings = analysis.findings
@@ -273,7 +272,7 @@ class ServiceLoop:
         analysis stay valid.
         """
         now = self.clock()
-        window = Window.last(ANALYSIS_WINDOW, now=now)
+        window = Window.last(DEFAULT_LENGTH, now=now)
         analysis = pipeline.analyze(self.warehouse, window, {STALLED: self.analyzers[STALLED]})
         self.metrics.record_plugin_runs(analysis.runs)
         if any(run.result == "failed" for run in analysis.runs):

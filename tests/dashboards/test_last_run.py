@@ -31,7 +31,7 @@ def idle_job(team: str) -> Finding:
     claim = Claim("alpha", f"ns-{team}", "Job", f"job-{team}", None, "idle", 2.0)
     advice = Recommendation(
         "suspend", team, "idle", True, claims=(claim,), marginal_gpu_hours=2.0,
-        marginal_usd=Decimal(3),
+        marginal_usd=Decimal(3), marginal_in_use_gpu_hours=0.0, marginal_in_use_usd=Decimal(),
     )  # fmt: skip
     return Finding(
         id=compute_finding_id("idle", "idle_job", subject, small.WINDOW.start),

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from dashboards.figures import analysis_runs, reconciliation, savings
+from dashboards.figures.query import Filters
 from dashboards.reports import first_page
 from fallow import plugin_runs
 from fallow.case_identity import extend, to_stored_case
@@ -52,8 +54,21 @@ def test_the_ledger_says_when_a_finding_s_hours_were(lake: Warehouse) -> None:
     assert read_hours(lake, small.WINDOW) == 2.0
     assert read_hours(lake, FIRST_DAY) == 2.0
     assert read_hours(lake, LAST_DAY) == 0.0
-    half = Window(FIRST_DAY.start, FIRST_DAY.start + DAY / 2)
-    assert read_hours(lake, half) == 1.0, "within a day evenly"
+    hours = {n: Window(FIRST_DAY.start, FIRST_DAY.start + n * DAY / 24) for n in (4, 7, 12)}
+    granted = {n: read_hours(lake, window) for n, window in hours.items()}
+    assert granted == {4: 0.0, 7: 1.0, 12: 2.0}, "it idled from 4 to 10, half an hour of each"
+
+
+def test_savings_of_an_hour_are_no_more_than_its_waste(lake: Warehouse) -> None:
+    """Ten findings have two hours each in six half hours; in one, 1.5 GPU-hours were wasted."""
+    for number in range(10):
+        put(lake, msgspec.structs.replace(idle_job("vision"), id=f"{number:012x}"))
+    hour = Window(FIRST_DAY.start + 4 * DAY / 24, FIRST_DAY.start + 5 * DAY / 24)
+    sums = reconciliation.read_reconciliation(lake, hour, Filters(cluster="alpha"))
+    assert sums is not None
+    assert sums.saves_gpu_hours == pytest.approx(sums.wasted_gpu_hours) == 1.5
+    assert sums.of_waste_usd == Decimal(5)
+    assert sums.wasted_usd == Decimal("5.20")
 
 
 def test_hours_that_the_ledger_does_not_have_count_evenly(lake: Warehouse) -> None:

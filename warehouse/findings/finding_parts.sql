@@ -1,7 +1,7 @@
 -- Which part of a finding's hours and savings is in the window, of findings that are not wholly in
 -- it. The part that its analyzer judged last has what it was granted; what was stored before it has
--- the rest. Within each the ledger's hours of the finding's claims say when: evenly over time only
--- where it has none.
+-- the rest. Within each the ledger's hours of the finding's claims say when; evenly over time where
+-- it has none, and in the days and hours in which the finding begins and ends.
 WITH beyond AS (
     SELECT
         cluster,
@@ -11,6 +11,7 @@ WITH beyond AS (
         workload,
         start,
         "end",
+        gpu_hours,
         greatest(start, coalesce((document ->> '$.details.case.judged_from')::TIMESTAMP, start))
             AS judged_from,
         coalesce(
@@ -45,7 +46,8 @@ segments AS (
         id,
         judged_from AS start,
         "end",
-        judged_part AS share
+        judged_part AS share,
+        gpu_hours * judged_part * 3600 / nullif(epoch("end") - epoch(judged_from), 0) AS gpus
     FROM beyond
     UNION ALL
     SELECT
@@ -53,7 +55,9 @@ segments AS (
         id,
         start,
         judged_from AS "end",
-        greatest(0, 1 - judged_part) AS share
+        greatest(0, 1 - judged_part) AS share,
+        gpu_hours * greatest(0, 1 - judged_part) * 3600
+        / (epoch(judged_from) - epoch(start)) AS gpus
     FROM beyond
     WHERE judged_from > start
 ),
@@ -80,9 +84,19 @@ claims AS (
 ),
 
 days AS (
+    SELECT date_trunc('day', $since::TIMESTAMP) AS day
+    WHERE $since::TIMESTAMP > date_trunc('day', $since::TIMESTAMP)
+    UNION
+    SELECT date_trunc('day', $until::TIMESTAMP) AS day
+    WHERE $until::TIMESTAMP > date_trunc('day', $until::TIMESTAMP)
+),
+
+-- The ledger's days, but the hours of days in which the window begins or ends.
+buckets AS (
     SELECT
+        bucket AS start,
+        bucket + INTERVAL 1 DAY AS "end",
         cluster,
-        bucket,
         namespace,
         workload_kind,
         workload,
@@ -95,16 +109,39 @@ days AS (
     WHERE
         bucket >= (SELECT date_trunc('day', min(b.start)) FROM beyond AS b)
         AND bucket < (SELECT max(b."end") FROM beyond AS b)
+        AND bucket NOT IN (SELECT d.day FROM days AS d)
+    UNION ALL
+    SELECT
+        bucket AS start,
+        bucket + INTERVAL 1 HOUR AS "end",
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        pool,
+        node,
+        model,
+        if(state = 'stranded', 'free', state) AS state,
+        gpu_seconds
+    FROM ledger
+    WHERE
+        bucket >= date_trunc('day', $since::TIMESTAMP)
+        AND bucket < $since::TIMESTAMP + INTERVAL 1 DAY
+        AND date_trunc('day', bucket) IN (SELECT d.day FROM days AS d)
+        OR bucket >= date_trunc('day', $until::TIMESTAMP)
+        AND bucket < $until::TIMESTAMP + INTERVAL 1 DAY
+        AND date_trunc('day', bucket) IN (SELECT d.day FROM days AS d)
 ),
 
 matches AS (
     SELECT
         c.cluster,
         c.id,
-        d.bucket,
+        d.start,
+        d."end",
         d.gpu_seconds
     FROM claims AS c
-    INNER JOIN days AS d
+    INNER JOIN buckets AS d
         ON
             c.cluster = d.cluster
             AND c.claim.namespace = d.namespace
@@ -119,10 +156,11 @@ matches AS (
     SELECT
         c.cluster,
         c.id,
-        d.bucket,
+        d.start,
+        d."end",
         d.gpu_seconds
     FROM claims AS c
-    INNER JOIN days AS d
+    INNER JOIN buckets AS d
         ON
             c.cluster = d.cluster
             AND if(c.claim.state = 'stranded', 'free', c.claim.state) = d.state
@@ -134,38 +172,35 @@ matches AS (
         AND coalesce(c.claim.model = d.model, TRUE)
 ),
 
-by_day AS (
+by_bucket AS (
     SELECT
         cluster,
         id,
-        bucket,
+        start,
+        "end",
         sum(gpu_seconds) AS gpu_seconds
     FROM matches
     GROUP BY ALL
 ),
 
-chosen_days AS (
+crossed AS (
     SELECT
         s.cluster,
         s.id,
         s.start,
         s."end",
         s.share,
-        d.gpu_seconds,
-        epoch(least(s."end", d.bucket + INTERVAL 1 DAY)) - epoch(greatest(s.start, d.bucket))
-            AS day_s,
-        greatest(
-            0,
-            epoch(least(s."end", d.bucket + INTERVAL 1 DAY, $until::TIMESTAMP))
-            - epoch(greatest(s.start, d.bucket, $since::TIMESTAMP))
-        ) AS chosen_s
+        b.start >= $since::TIMESTAMP AND b."end" <= $until::TIMESTAMP AS is_chosen,
+        CASE
+            WHEN s.start <= b.start AND s."end" >= b."end" THEN b.gpu_seconds
+            WHEN b.start IS NOT NULL THEN least(
+                b.gpu_seconds,
+                s.gpus * (epoch(least(s."end", b."end")) - epoch(greatest(s.start, b.start)))
+            )
+        END AS gpu_seconds
     FROM segments AS s
-    LEFT JOIN by_day AS d
-        ON
-            s.cluster = d.cluster
-            AND s.id = d.id
-            AND s."end" > d.bucket
-            AND s.start < d.bucket + INTERVAL 1 DAY
+    LEFT JOIN by_bucket AS b
+        ON s.cluster = b.cluster AND s.id = b.id AND s."end" > b.start AND s.start < b."end"
 ),
 
 parts AS (
@@ -173,14 +208,15 @@ parts AS (
         cluster,
         id,
         share,
-        coalesce(
-            sum(gpu_seconds * chosen_s / day_s) / nullif(sum(gpu_seconds), 0),
-            greatest(
+        CASE
+            WHEN sum(gpu_seconds) > 0
+                THEN coalesce(sum(gpu_seconds) FILTER (WHERE is_chosen), 0) / sum(gpu_seconds)
+            ELSE greatest(
                 0,
                 epoch(least("end", $until::TIMESTAMP)) - epoch(greatest(start, $since::TIMESTAMP))
             ) / greatest(1, epoch("end") - epoch(start))
-        ) AS part
-    FROM chosen_days
+        END AS part
+    FROM crossed
     GROUP BY cluster, id, start, "end", share
 )
 

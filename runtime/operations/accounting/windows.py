@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 DEFAULT_LENGTH = timedelta(days=7)
+"""The window of commands, and the one of which the service stores findings."""
 SAMPLE_EVERY = timedelta(seconds=60)
 STALE_AFTER = timedelta(hours=6)
 """If data end longer ago than this, the default window ends with them."""

@@ -62,6 +62,8 @@ class Analysis(msgspec.Struct, frozen=True):
     summaries: dict[str, dict[str, Any]]
     notes: tuple[str, ...] = ()
     runs: tuple[PluginRun, ...] = ()
+    difference: str = ""
+    """Why its findings are not those of the site; "" = they are."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -128,10 +130,12 @@ def analyze(
     *,
     now: datetime,
     cluster: str | None,
+    changes: Sequence[str] = (),
 ) -> Analysis:
     """Find waste in the requested window (see `windows.covered_hours`) with the named analyzers.
 
     Without names all analyzers run, and one that cannot judge the window is a note, not an error.
+    `changes`: options by which `settings` differ from those of the site.
 
     Raises:
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
@@ -158,8 +162,30 @@ def analyze(
     )
     fault = audits.format_banner(audit_results.read_failures(warehouse, span.window))
     notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
+    own = span
+    if window is not None or cluster is not None:
+        own = windows.find_covered_hours(warehouse, None, now, inventory=True, lag=lag, every=every)
     divided = _leave_savings_of_others(warehouse, analysis, cluster)
-    return msgspec.structs.replace(_continue_cases(warehouse, divided, cluster), notes=notes)
+    return msgspec.structs.replace(
+        _continue_cases(warehouse, divided, cluster),
+        notes=notes,
+        difference=_find_difference(warehouse, span.judged, own.judged, changes),
+    )
+
+
+def _find_difference(views: Views, window: Window, own: Window, changes: Sequence[str]) -> str:
+    """Return why an analysis is not one that the service would store; "" = it would."""
+    sql = "SELECT max(\"end\") AS until FROM plugin_run WHERE kind = 'analyzer'"
+    until: datetime | None = views.query(sql)["until"][0].as_py()
+    if changes:
+        return f"{', '.join(changes)} differs from the settings"
+    if own.seconds < windows.DEFAULT_LENGTH.total_seconds():  # all there is: no data before it
+        window = Window(max(window.start, own.start), window.end)
+    if window != own:
+        return f"these are of {windows.format_window(own)}"
+    if until is not None and until.replace(tzinfo=UTC) > window.end:
+        return f"these are of an analysis until {until:%Y-%m-%d %H:%M} UTC"
+    return ""
 
 
 def _continue_cases(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
@@ -377,17 +403,24 @@ def _name_subjects(row: UnjudgedHours) -> str:
 def store_analysis(
     settings: Settings, analysis: Analysis, cluster: str | None = None
 ) -> str | None:
-    """Store findings, so that `fallow explain` can find them; return the reason of a failure.
+    """Store findings, so that `fallow explain` can find them; return what to say about it.
 
     The run is stored too, so that a run without findings is distinct from no run. A run over one of
-    several clusters does not apply to the others.
+    several clusters does not apply to the others. Of another window than the site's, or of other
+    settings, only `fallow explain` knows the findings, until the next such analysis.
     """
     try:
         with Warehouse.open(settings, write=True) as warehouse:
-            store_findings(warehouse, analysis, runs=() if cluster else analysis.runs)
+            if not analysis.difference:
+                store_findings(warehouse, analysis, runs=() if cluster else analysis.runs)
+                return None
+            warehouse.replace("trial_finding", findings.build_trial_rows(analysis.findings).rows)
     except TemporaryError as error:
         return f"findings are not stored ({error.message}); fallow up stores its own"
-    return None
+    return (
+        f"not stored as the site's findings: {analysis.difference}; "
+        "fallow spend and the pages show what those save"
+    )
 
 
 def store_findings(

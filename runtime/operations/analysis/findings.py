@@ -67,15 +67,21 @@ def build_rows(
     )
 
 
+def build_trial_rows(findings: Sequence[Finding]) -> Batch:
+    """Return rows of the `trial_finding` table."""
+    unique = {finding.id: finding for finding in findings}
+    documents = [_ENCODER.encode(finding).decode() for finding in unique.values()]
+    return Batch.of("trial_finding", {"id": [*unique], "document": documents})
+
+
 def read(views: Views, prefix: str) -> Finding:
-    """Return the stored finding whose id begins with `prefix`.
+    """Return the stored finding whose id begins with `prefix`: the site's, or else a trial's.
 
     Raises:
         UsageError: no finding does, or several do.
     """
     matches = views.query(
-        "SELECT id, document FROM finding WHERE starts_with(id, $prefix) ORDER BY id LIMIT 10",
-        {"prefix": prefix},
+        compose_query(("findings_by_prefix",), "runtime.operations.queries"), {"prefix": prefix}
     ).to_pylist()
     if not matches:
         raise UsageError(

@@ -1,0 +1,1 @@
+-- The table trial_finding: findings of an analysis that is not the site's.
