@@ -30,6 +30,8 @@ _Key = tuple[str, str]
 _TIMES = ("valid_from", "valid_to", "born_at", "first_seen", "last_seen")
 VALUES = tuple(c.name for c in list_columns("era") if not c.key and c.name not in {*_TIMES, "uid"})
 """The columns by whose change a new era begins: what prices or attributes an hour."""
+_DATED = {"labels_from": ("labels", "team", "queue"), "annotations_from": ("annotations",)}
+"""Columns of a pod with the first observation of others."""
 
 
 class Era(msgspec.Struct, frozen=True, order=True):
@@ -125,6 +127,16 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
         rows = [row for (c, n), of in changed.items() for row in _build_rows(c, n, of)]
         _write_rows(cursor, "era", rows)
     cursor.unregister("observed")
+
+
+def date_values(pods: pa.Table) -> pa.Table:
+    """Return incoming pods with when their labels and annotations were observed, if they were."""
+    for name, columns in _DATED.items():
+        none = reduce(pc.and_, (pc.is_null(pods[column]) for column in columns))
+        place = pods.schema.get_field_index(name)
+        times = pc.if_else(none, pa.scalar(None, pa.timestamp("us")), pods["last_seen"])
+        pods = pods.set_column(place, pods.schema.field(place), times)
+    return pods
 
 
 def store_values(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:

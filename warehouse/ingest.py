@@ -29,7 +29,7 @@ from fallow.resources import read_table
 from fallow.tables import Batch
 from fallow.window import EARLIEST
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
-from warehouse.eras import store_eras, store_values
+from warehouse.eras import date_values, store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
@@ -41,7 +41,7 @@ from warehouse.tiers import RAW, drop_archived
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-_EARLIEST = {"first_seen", "created_at"}
+_EARLIEST = {"first_seen", "created_at", "labels_from", "annotations_from"}
 _LATEST = {"last_seen", "done_until"}
 LABEL_COLUMNS = {"pod": ("team", "queue"), "node": ("region", "zone", "instance_type", "pool")}
 """Columns of text that a label may have named. Where labels are known and the value that they had
@@ -129,6 +129,8 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
         whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
+        if table == "pod":
+            whole = date_values(whole)
         if whole.num_rows:
             work.append((table, whole))
     added, samples = _busy_again(_write, warehouse, work) if work else (0, 0)

@@ -316,3 +316,55 @@ def test_a_device_is_on_each_node_from_its_first_bucket_there_on(
                 store_places(cursor, batch.rows.select(list(columns)))
             warehouse.ingest([batch])
     assert read_values(settings, "device.node") == eras
+
+
+def note(
+    hour: int, keep: bool | None, *, born: int | None = None, labels: str | None = "{}"
+) -> dict[str, Any]:
+    """Return what a source says of a pod: whether it is kept, if the source shows annotations."""
+    notes = {None: None, True: '{"fallow.dev/keep":"true"}', False: "{}"}
+    first = hour if born is None else born
+    return {"uid": "u", "first_seen": at(first), "last_seen": at(hour), "labels": labels} | {
+        "annotations": notes[keep]
+    }
+
+
+@pytest.mark.parametrize(
+    ("imports", "kept"),
+    [
+        pytest.param(
+            # The newest hours first; before, the source showed no annotations for a while.
+            [[note(18, keep=True, born=12)], [note(6, None, born=0), note(9, keep=False, born=0)]],
+            [(9, False), (18, True)],
+            id="history-after-newer-rows",
+        ),
+        pytest.param(
+            [[note(2, None), note(12, keep=True)], [note(18, keep=True)], [note(6, keep=False)]],
+            [(6, False), (12, True)],
+            id="unseen-at-first",
+        ),
+        pytest.param(
+            [
+                [note(0, keep=False), note(6, keep=True)],
+                [note(24, keep=True)],
+                [note(hour, keep=hour != 12) for hour in (9, 12, 15)],
+            ],
+            [(0, False), (6, True), (12, False), (15, True)],
+            id="back-within-an-import",
+        ),
+    ],
+)
+def test_a_mark_holds_from_its_own_observation_on_in_every_order_of_imports(
+    settings: Settings, imports: list[list[dict[str, Any]]], kept: list[tuple[int, bool]]
+) -> None:
+    with Warehouse.open(
+        settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
+    ) as warehouse:
+        for rows in imports:
+            names = {"cluster": ["c"] * len(rows)}
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            warehouse.ingest([Batch.of("pod", names | columns)])
+    eras = read_values(settings, "pod.annotations")
+    assert [(start, "keep" in value) for start, _, value in eras] == [
+        (at(hour), keep) for hour, keep in kept
+    ]

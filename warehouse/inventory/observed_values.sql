@@ -1,5 +1,6 @@
--- What incoming rows of pods (`incoming`) say of a column and its eras do not have at that time. A
--- team or queue of which no label is there, or whose label is gone, is none (an empty text).
+-- What incoming rows of pods (`incoming`) say of a column, where its eras do not have all of it at
+-- its time: what they have lies between what they do not have. A team or queue of which no label is
+-- there, or whose label is gone, is none (an empty text).
 WITH labelled AS (
     SELECT
         i.*,
@@ -88,9 +89,11 @@ LEFT JOIN eras AS e
     ON
         c.kind = e.kind AND c.cluster = e.cluster AND c.id = e.id
         AND c.last_seen >= e.first_seen AND c.last_seen <= e.until_at
-WHERE
-    CASE
-        WHEN k.id IS null THEN c.several OR c.value <> c.stored
-        ELSE c.value IS DISTINCT FROM e.value
-    END
+QUALIFY
+    bool_or(
+        CASE
+            WHEN k.id IS null THEN c.several OR c.value <> c.stored
+            ELSE c.value IS DISTINCT FROM e.value
+        END
+    ) OVER (PARTITION BY c.kind, c.cluster, c.id)
 ORDER BY ALL

@@ -1,10 +1,13 @@
 -- The eras of objects of one kind (`observed`) in order; the newest was last observed when the
--- object was. An object without rows has had one value. Devices are observed in buckets.
+-- object was. An object without rows has had one value since its first observation, or none.
+-- Devices are observed in buckets.
 WITH objects AS (
     SELECT
         cluster,
         uid AS id,
-        first_seen,
+        coalesce(
+            if($kind = 'pod.annotations', annotations_from, labels_from), first_seen
+        ) AS first_seen,
         last_seen,
         CASE $kind
             WHEN 'pod.team' THEN if(labels IS null, team, coalesce(team, ''))
@@ -38,4 +41,5 @@ SELECT
 FROM objects AS o
 SEMI JOIN observed AS w ON o.cluster = w.cluster AND o.id = w.id
 LEFT JOIN attribute_era AS e ON e.kind = $kind AND o.cluster = e.cluster AND o.id = e.id
+WHERE e.id IS NOT null OR o.value IS NOT null
 ORDER BY o.cluster, o.id, e.valid_from
