@@ -7,8 +7,9 @@ import polars as pl
 
 from analyzers.queries import LAST_SCRAPES, compose_steps
 from fallow.protocols import Views
+from warehouse.steps import VALUE_ERAS
 
-LIFETIMES = ("warehouse:inventory/value_eras", "warehouse:inventory/lives")
+LIFETIMES = (VALUE_ERAS, "warehouse:inventory/lives")
 """Steps: when pods were created, placed and ended."""
 
 

@@ -13,6 +13,8 @@ NOTEBOOK_ACTIVITY = "warehouse:signals/notebook_activity"
 """Step: rows of notebook servers, and whether their activity is unknown."""
 PAYING_TEAMS = ("inventory/value_eras", "inventory/paying_teams")
 """Steps: values of pods and devices over time; which team pays for each pod from when to when."""
+VALUE_ERAS = "warehouse:inventory/value_eras"
+"""Step: values of pods and devices over time."""
 POD_OWNERS = "warehouse:inventory/pod_owners"
 """Step: pods under the owner that ledger, pages and advice show."""
 

@@ -25,6 +25,7 @@ from analyzers.quota.usable_gpus import count_usable
 from fallow.models import Subject
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.steps import VALUE_ERAS
 
 LENDING = {
     "ClusterQueue", "Queue.volcano", "Queue.kai", "ElasticQuota", "ElasticQuota.koordinator",
@@ -48,15 +49,15 @@ NONE_REFUSED = (
 def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups:
     """Return the groups of quotas with polls in the window, with their history."""
     span = {"since": min(window.start, window.end - history), "until": window.end}
-    quotas = read_table(views, "quotas", span)
+    quotas = read_table(views, "quota/quotas", span=span)
     if quotas.is_empty():
         return QuotaGroups((), ())
     pods = read_demand(views, span)
     bounds = {"since": window.start, "until": window.end}
-    ledger = read_table(views, "queue_hours", bounds)
+    ledger = read_table(views, VALUE_ERAS, "quota/queue_hours", span=bounds)
     sizes = read_capacity(views, bounds)
     several = any(size.models > 1 for size in sizes.values())
-    refused = read_table(views, "refused_gpus", bounds)
+    refused = read_table(views, "quota/refused_gpus", span=bounds)
     takes = count_usable(views, bounds, refused) if several else {}
     local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
     quotas = quotas.filter(~pl.col("kind").is_in([_LOCAL, _COHORT]))

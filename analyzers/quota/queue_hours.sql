@@ -1,15 +1,23 @@
 -- GPU-hours by hour: allocated and idle per namespace and queue, and free; MIG instances by their
--- profile (empty = whole GPUs).
+-- profile (empty = whole GPUs). An hour is of the queue in which the workload's pods were then.
 WITH owners AS (
     SELECT
-        cluster,
-        namespace,
-        workload_kind,
-        workload,
-        max(queue) AS queue
-    FROM pod
-    WHERE queue IS NOT null
-    GROUP BY ALL
+        p.cluster,
+        p.namespace,
+        p.workload_kind,
+        p.workload,
+        if(e.id IS null, p.queue, e.value) AS queue,
+        greatest(
+            coalesce(e.holds_from, '-infinity'),
+            coalesce(p.created_at, p.scheduled_at, p.started_at, p.first_seen)
+        ) AS from_at,
+        least(
+            coalesce(e.holds_to, 'infinity'), coalesce(p.finished_at, p.deleted_at, p.last_seen)
+        ) AS to_at
+    FROM pod AS p
+    LEFT JOIN value_eras AS e
+        ON e.kind = 'pod.queue' AND p.cluster = e.cluster AND p.uid = e.id
+    WHERE if(e.id IS null, p.queue, e.value) IS NOT null
 ),
 
 -- A namespace of one queue needs no join with its workloads.
@@ -53,6 +61,43 @@ hours AS (
         AND l.bucket < $until::TIMESTAMP
         AND l.state IN ('idle', 'free', 'stranded')
     GROUP BY ALL
+),
+
+-- A pod that is still in the inventory may have more hours than it was seen.
+owner_hours AS (
+    SELECT
+        h.cluster,
+        h.namespace,
+        h.kind,
+        h.workload,
+        h.hour,
+        arg_max(
+            o.queue,
+            (
+                greatest(
+                    epoch(least(h.hour + INTERVAL 1 HOUR, o.to_at))
+                    - epoch(greatest(h.hour, o.from_at)),
+                    0
+                ),
+                o.to_at,
+                o.queue
+            )
+        ) AS queue
+    FROM (
+        SELECT DISTINCT
+            cluster,
+            namespace,
+            kind,
+            workload,
+            hour
+        FROM hours
+        WHERE workload IS NOT null
+    ) AS h
+    INNER JOIN owners AS o
+        ON
+            h.cluster = o.cluster AND h.namespace = o.namespace
+            AND h.kind = o.workload_kind AND h.workload = o.workload
+    GROUP BY ALL
 )
 
 SELECT
@@ -67,11 +112,12 @@ SELECT
     sum(h.free_usd) AS free_usd,
     sum(h.unpriced) / 3600 AS unpriced
 FROM hours AS h
-LEFT JOIN owners AS o
+LEFT JOIN owner_hours AS o
     ON
         h.cluster = o.cluster
         AND h.namespace = o.namespace
-        AND h.kind = o.workload_kind
+        AND h.kind = o.kind
         AND h.workload = o.workload
+        AND h.hour = o.hour
 GROUP BY ALL
 ORDER BY ALL

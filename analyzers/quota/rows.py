@@ -5,7 +5,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import load_sql
+from analyzers.queries import compose_steps, load_sql
 from fallow.protocols import Views
 from fallow.rows import Row, decode_rows
 
@@ -26,7 +26,7 @@ def read_capacity(views: Views, span: Mapping[str, datetime]) -> dict[str, GpuNo
     return {row.cluster: row for row in rows}
 
 
-def read_table(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return the rows of a query by the hour as columns; `hour` is hours since 1970."""
-    rows = pl.DataFrame(views.query(load_sql(f"quota/{name}"), span))
+def read_table(views: Views, *steps: str, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return the rows of the last step, by the hour, as columns; `hour` is hours since 1970."""
+    rows = pl.DataFrame(views.query(compose_steps(*steps), span))
     return rows.with_columns(pl.col("hour").dt.epoch("s") // 3600)

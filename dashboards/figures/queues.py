@@ -19,7 +19,7 @@ from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
 from fallow.window import Window
 from warehouse.ledger import align_window
-from warehouse.steps import POD_OWNERS
+from warehouse.steps import PAYING_TEAMS, POD_OWNERS
 
 ReaderBuilder = Callable[[Views, datetime], QueueReader]
 """Returns the reader of the queue at one time."""
@@ -28,7 +28,7 @@ KEYS = ("team", "queue", "priority", "size")
 MOST, MOST_STEPS = 300, 1000
 LEAST_MEASURED = 0.9
 """Of the allocated hours of a step; telemetry of less does not speak for the rest."""
-DEMAND_STEPS = (POD_OWNERS, "queues/gpu_requests")
+DEMAND_STEPS = (*(f"warehouse:{step}" for step in PAYING_TEAMS), POD_OWNERS, "queues/gpu_requests")
 
 
 class DemandHour(Row, frozen=True):
