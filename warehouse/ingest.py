@@ -33,6 +33,7 @@ from warehouse.eras import date_values, store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
+from warehouse.partial_rows import complete_rows
 from warehouse.stages.files import NewFiles
 from warehouse.statements import run_change
 from warehouse.storage import get_storage
@@ -175,6 +176,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> tuple[in
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "address":
                     warehouse.hosts.forget()
+                rows = complete_rows(cursor, table, rows)
                 if table == "pod" and rows.num_rows:
                     mark_reassigned_hours(cursor, rows)
                     store_values(cursor, rows)

@@ -7,7 +7,7 @@ resource's name that is not a letter or digit as `_`. Tables restore the names t
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -54,6 +54,7 @@ from fallow.addresses import POD
 from fallow.kube.gpu_resources import find_gpu_resource, is_unknown_accelerator
 from fallow.kube.node_gpus import read_labels
 from fallow.kube.owner_links import list_link_labels
+from fallow.partial_documents import mark_partial
 from fallow.protections import UNREADABLE, read_annotations, read_notes, select_protections
 from fallow.resources import read_table
 
@@ -107,6 +108,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
     for label_set, _ in state.series.get("kube_node_info", ()):
         nodes[find_own_label(label_set, "node")] = label_set
     labelled = _group_labels_by_owner(state.series.get("kube_node_labels", ()), "node")
+    lost = _group_labels_by_owner(state.past.get("kube_node_labels", ()), "node")
     no_labels: dict[str, str] | None = {} if _is_shown(state, "kube_node_labels") else None
     created = _select_values(state, "kube_node_created", "node")
     cordoned = _select_values(state, "kube_node_spec_unschedulable", "node")
@@ -147,7 +149,11 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
             ),
         )
         row = build_node_row(node, cluster=cluster, now=first, dra=Dra(), is_whole=False)
-        yield {**row, "last_seen": last}
+        yield {
+            **row,
+            "labels": mark_partial(row["labels"], lost.get(name, ())),
+            "last_seen": last,
+        }
 
 
 def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:
@@ -186,7 +192,7 @@ def build_pod_rows(
 
     A launcher requests no device, but its gang waits for it.
     """
-    facts = _PodFacts(state)
+    facts = _PodFacts(state, team_labels)
     context = PodContext(
         cluster=cluster,
         now=lambda: now,
@@ -195,18 +201,18 @@ def build_pod_rows(
         namespaces=_group_labels_by_owner(
             state.series.get("kube_namespace_labels", ()), "namespace", tuple(team_labels)
         ),
-        protections=_select_protecting(state, "namespace", "namespace"),
+        protections=_select_protecting(state.series, "namespace", "namespace"),
         replicas=replicas or {},
         is_whole=False,
     )
     workloads: set[tuple[str, str, str]] = set()
     other_pods: list[tuple[tuple[str, str, str], Pod]] = []
     for key, info in facts.pods.items():
-        pod = facts.pod(key, info, tuple(team_labels))
+        pod = facts.pod(key, info)
         if key[:2] not in holder_pods and not _is_requesting_devices(pod):
             other_pods.append((key, pod))
             continue
-        row = _build_pod_row(state, key, pod, context)
+        row = facts.mark_lost(key, _build_pod_row(state, key, pod, context))
         if not row.get("gpu_resource"):  # these series do not have DRA's claims
             row["gpu_request"] = None
         if row["workload"]:
@@ -215,7 +221,7 @@ def build_pod_rows(
     for key, pod in other_pods:
         top = facts.resolve(pod.metadata)
         if top is not None and (pod.metadata.namespace, top.kind, top.name) in workloads:
-            yield _build_pod_row(state, key, pod, context)
+            yield facts.mark_lost(key, _build_pod_row(state, key, pod, context))
 
 
 def find_changes(series: Mapping[str, Sequence[SeriesRow]]) -> dict[str, frozenset[datetime]]:
@@ -270,7 +276,8 @@ def _is_requesting_devices(pod: Pod) -> bool:
 class _PodFacts:
     """Every pod series by (namespace, pod, uid): names are used again, uids are not."""
 
-    def __init__(self, state: KubeState) -> None:
+    def __init__(self, state: KubeState, teams: Sequence[str]) -> None:
+        self._teams = teams
         self.pods: dict[tuple[str, str, str], dict[str, str]] = {}
         for label_set, _ in state.series.get("kube_pod_info", ()):
             key = (
@@ -291,16 +298,16 @@ class _PodFacts:
             build_key(w, keys): w.get("qos_class")
             for w, _ in state.series.get("kube_pod_status_qos_class", ())
         }
-        self._words: dict[tuple[str, ...], dict[str, str]] = {}
-        for label_set, _ in state.series.get("kube_pod_labels", ()):
-            self._words.setdefault(build_key(label_set, keys), {}).update(label_set)
-        self._notes = _select_protecting(state, "pod", *keys)
+        self._words = _merge_labels(state.series.get("kube_pod_labels", ()), keys)
+        self._lost_words = _merge_labels(state.past.get("kube_pod_labels", ()), keys)
+        self._notes = _select_protecting(state.series, "pod", *keys)
+        self._lost_notes = _select_protecting(state.past, "pod", *keys)
         self._no_labels: dict[str, str] | None = {} if _is_shown(state, "kube_pod_labels") else None
         self._no_notes: dict[str, str] | None = (
             {} if _is_shown(state, "kube_pod_annotations") else None
         )
         self._owners = {
-            kind: _select_protecting(state, kind.lower(), "namespace", label)
+            kind: _select_protecting(state.series, kind.lower(), "namespace", label)
             for kind, label in OWNERS_WITH_ANNOTATIONS.items()
         }
         self._when = {
@@ -351,7 +358,7 @@ class _PodFacts:
             if words.get("restart_policy")
         }
 
-    def pod(self, key: tuple[str, str, str], info: Mapping[str, str], team: Sequence[str]) -> Pod:
+    def pod(self, key: tuple[str, str, str], info: Mapping[str, str]) -> Pod:
         """Return one pod as the API would return it."""
         namespace, name, uid = at = key
         when = {n: _convert_time(values, at) for n, values in self._when.items()}
@@ -366,7 +373,7 @@ class _PodFacts:
                 uid,
                 creation_timestamp=when["created"],
                 deletion_timestamp=when["deletion_timestamp"],
-                labels=_restore_names(label_set or {}, team) or self._no_labels,
+                labels=_restore_names(label_set or {}, self._teams) or self._no_labels,
                 annotations=self._notes.get(at) or self._no_notes,
                 owner_references=(owner,) if owner else (),
             ),
@@ -394,6 +401,15 @@ class _PodFacts:
                 self._statuses(at, ended),
             ),
         )
+
+    def mark_lost(self, key: tuple[str, str, str], row: dict[str, Any]) -> dict[str, Any]:
+        """Return a pod's row whose documents have the marks that it has lost, and are partial."""
+        labels = _restore_names(self._lost_words.get(key, {}), self._teams)
+        return {
+            **row,
+            "labels": mark_partial(row["labels"], labels),
+            "annotations": mark_partial(row["annotations"], self._lost_notes.get(key, ())),
+        }
 
     def _statuses(
         self, at: tuple[str, ...], ended: datetime | None
@@ -500,7 +516,18 @@ def _group_labels_by_owner(
     }
 
 
-def _select_protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str, str]]:
+def _merge_labels(
+    rows: Iterable[tuple[dict[str, str], float]], keys: Sequence[str]
+) -> dict[tuple[str, ...], dict[str, str]]:
+    merged: dict[tuple[str, ...], dict[str, str]] = {}
+    for label_set, _ in rows:
+        merged.setdefault(build_key(label_set, keys), {}).update(label_set)
+    return merged
+
+
+def _select_protecting(
+    series: Mapping[str, Rows], noun: str, *about: str
+) -> dict[Any, dict[str, str]]:
     """Return what the table of protections names on objects of a kind, from their series.
 
     With one label that label is the key, with several the key is their tuple.
@@ -509,7 +536,7 @@ def _select_protecting(state: KubeState, noun: str, *about: str) -> dict[Any, di
     keys = {_LETTERS.sub("", key.lower()): key for key in owners_keys}
     protections_by_key: dict[Any, dict[str, str]] = {}
     for prefix in ("label_", "annotation_"):
-        for label_set, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
+        for label_set, _ in series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
             protected = {
                 keys[spelled]: value
                 for label, value in label_set.items()

@@ -129,7 +129,7 @@ RICH_NODE = node(capacity={"nvidia.com/gpu": "8"}, labels=LABELS_OF_NODE, taints
 MIG_NODE = node(
     capacity={"nvidia.com/mig-1g.5gb": "14"}, labels={"nvidia.com/gpu.count": "2"}, providerID=""
 )
-KEPT = {"first_seen", "created_at"}
+KEPT = {"first_seen", "created_at", "labels_from", "annotations_from"}
 """The earliest of all rows."""
 
 

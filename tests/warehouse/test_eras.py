@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.inventory import document
+from fallow.partial_documents import mark_partial
 from fallow.settings import Settings
 from fallow.tables import Batch, get_schema
 from warehouse.dirty import FAR
@@ -361,10 +363,49 @@ def test_a_mark_holds_from_its_own_observation_on_in_every_order_of_imports(
         settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
     ) as warehouse:
         for rows in imports:
-            names = {"cluster": ["c"] * len(rows)}
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            names: dict[str, object] = {"cluster": ["c"] * len(rows)}
+            columns: dict[str, object] = {n: [row[n] for row in rows] for n in rows[0]}
             warehouse.ingest([Batch.of("pod", names | columns)])
     eras = read_values(settings, "pod.annotations")
     assert [(start, "keep" in value) for start, _, value in eras] == [
         (at(hour), keep) for hour, keep in kept
+    ]
+
+
+def test_sources_that_show_different_marks_in_turns_take_none_from_each_other(
+    settings: Settings,
+) -> None:
+    """An API has all marks; metrics show one key, which a neighbour has, by its spelling."""
+    whole = {"fallow.dev/keep": "true", "app.kubernetes.io/name": "x"}
+    text = document(whole)
+    turns = [
+        [("u", text)],
+        [
+            ("u", mark_partial('{"app_kubernetes_io_name":"x"}', [])),
+            ("v", mark_partial('{"shown":"1"}', [])),
+        ],
+    ]
+    with Warehouse.open(
+        settings, write=True, clock=lambda: at(100).replace(tzinfo=UTC)
+    ) as warehouse:
+        for hour in range(6):
+            rows = turns[hour % 2]
+            for column in ("labels", "annotations"):
+                columns: dict[str, object] = {
+                    "cluster": ["c"] * len(rows),
+                    "uid": [uid for uid, _ in rows],
+                    "last_seen": [at(hour)] * len(rows),
+                    column: [text for _, text in rows],
+                }
+                warehouse.ingest([Batch.of("pod", columns)])
+        (stored,) = warehouse.query(
+            "SELECT labels, annotations FROM pod WHERE uid = 'u'"
+        ).to_pylist()
+        assert stored == {"labels": text, "annotations": text}
+        assert not warehouse.query("FROM attribute_era").num_rows
+        lost = {"last_seen": [at(9)], "annotations": [mark_partial("{}", ["fallow.dev/keep"])]}
+        warehouse.ingest([Batch.of("pod", {"cluster": ["c"], "uid": ["u"], **lost})])
+    assert read_values(settings, "pod.annotations") == [
+        (at(0), at(9), text),
+        (at(9), None, '{"app.kubernetes.io/name":"x"}'),
     ]
