@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fallow.window import EARLIEST, Window
+from warehouse.idle_rows import forget_hours
 from warehouse.late_devices import Marks, SampleMarks, list_few_devices
 from warehouse.sample_validity import VALIDITY
 from warehouse.statements import fetch_row, fetch_rows, run_change, write_literal
@@ -105,8 +106,9 @@ def mark_hours(
 ) -> None:
     """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again.
 
-    `is_taken`: the accounting that runs does so.
+    Their idle rows are no longer valid. `is_taken`: the accounting that runs does so.
     """
+    forget_hours(cursor, start, end)
     delay = MARK_OFFSET if is_taken else timedelta(0)
     start = max(start, EARLIEST)
     unmarked = cursor.execute(

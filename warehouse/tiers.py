@@ -33,6 +33,7 @@ from fallow.settings.service import WarehouseSettings
 from warehouse.cold_reach import find_place
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors
+from warehouse.idle_rows import delete_idle_rows
 from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 from warehouse.storage import get_storage, list_tables
@@ -114,7 +115,7 @@ def open_reachable(warehouse: "Warehouse") -> ColdStore:
 
 
 def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
-    """Delete old signals: they are derived again from the rollups when such hours are written."""
+    """Delete old signals and idle rows: they follow from the rollups, if such hours are written."""
     with warehouse.snapshot() as cursor:
         row = fetch_row(
             cursor, "SELECT count(*) FROM signal WHERE bucket < $before", {"before": before}
@@ -122,6 +123,7 @@ def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
     if row and row[0]:
         with warehouse.transaction() as cursor:
             cursor.execute("DELETE FROM signal WHERE bucket < $1", [before])
+    delete_idle_rows(warehouse, before)
 
 
 def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:

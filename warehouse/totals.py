@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from warehouse import dirty, statements
+from warehouse import dirty, idle_rows, statements
 from warehouse.steps import load_step
 
 if TYPE_CHECKING:
@@ -39,8 +39,11 @@ def follow_changes(
 ) -> Iterator[None]:
     """Rewrite the totals of what the block changes in the ledger; leave other tables alone.
 
-    The block replaces the rows that `where_sql` selects, in the transaction of the cursor.
+    The block replaces the rows that `where_sql` selects, in the transaction of the cursor. The idle
+    rows of hours whose signals it changes are no longer valid.
     """
+    if table == "signal":
+        idle_rows.forget_hours(cursor, parameters["since"], parameters["until"])
     if table != "ledger":
         yield
         return

@@ -28,6 +28,8 @@ _BUCKET_LENGTHS = {
     "rollup_5m": "5 MINUTE",
     "rollup_1h": "1 HOUR",
     "signal": "5 MINUTE",
+    "idle_row": "5 MINUTE * buckets",
+    "idle_hour": "1 HOUR",
     "ledger": "1 HOUR",
     "ledger_1h": "1 HOUR",
     "ledger_1d": "1 DAY",

@@ -8,6 +8,7 @@ computed within an hour after it. If telemetry or the workload ended, this is un
 from datetime import datetime, timedelta
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from analyzers.idle import pieces, spans
@@ -19,8 +20,7 @@ from capacity.placement.fleet_state import convert_micros
 from fallow.protocols import Views
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
-from warehouse.signals.runs import MICRO, find_idle_runs
-from warehouse.signals.states import BUCKET_US
+from warehouse.signals.runs import BUCKET_US, MICRO, find_idle_runs
 
 SHORTEST_S = 1800
 """Shorter stretches are irrelevant: a finding's minimum duration excludes them already."""
@@ -49,7 +49,7 @@ def read_ended_stretches(  # noqa: PLR0917  (one caller)
     earlier = Window(min(window.start, first - settings.history), window.end)
     if earlier == window:
         return ended
-    longer = source.plan_query(views, earlier, settings)
+    longer = source.plan_query(views, earlier, settings, times=np.empty(0, dtype=np.int64))
     if (longer.source, longer.rows) == (chosen.source, chosen.rows):
         return ended  # nothing is older than the window
     names = holds.join(owners, on="owner", how="semi").select("owner", *spans.WORKLOAD)
@@ -140,7 +140,7 @@ def _read_earlier_stretches(
     )
     merged = spans.merge_holds(holds)
     cut = []
-    for samples in source.read_parts(views, chosen, settings):
+    for samples in source.read_parts(views, chosen, settings, merged):
         if not len(samples):
             continue
         runs = find_idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=SHORTEST_S)

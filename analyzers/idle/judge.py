@@ -128,7 +128,8 @@ def judge_window(
     at = np.array([round(t.timestamp() * MICRO) for t in times], dtype=np.int64)
     if len(set(np.diff(at))) > 1:
         raise UsageError("the times of a replay must be equally far apart")
-    chosen = source.plan_query(views, window, settings, (bucket or WorkloadBucket()).parameters())
+    named = (bucket or WorkloadBucket()).parameters()
+    chosen = source.plan_query(views, window, settings, named, times=at)
     nothing = IdleJudgements(
         pl.DataFrame(schema=SCHEMA), (), tuple(list_devices(chosen.devices)), chosen.source
     )
@@ -323,7 +324,7 @@ def _scan_samples(
     shortest = min(settings.min_duration.total_seconds(), PARTLY_S)
     taught: Any = 0
     whole, inside, peaks, count = [], [], [], 0
-    for samples in source.read_parts(views, chosen, settings):
+    for samples in source.read_parts(views, chosen, settings, merged):
         if not len(samples):
             continue
         taught = taught + pieces.count_learned(samples, model_of, held_from, len(models), at)

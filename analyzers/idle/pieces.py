@@ -9,14 +9,17 @@ import polars as pl
 
 from analyzers.idle import spans
 from warehouse.signals.power_band import BINS
-from warehouse.signals.runs import IDLE, MICRO, DeviceSamples, IdleRuns, Ints
-from warehouse.signals.states import BUCKET_US, LOW_ACTIVITY
+from warehouse.signals.runs import BUCKET_US, IDLE, MICRO, DeviceSamples, IdleRuns, Ints
+from warehouse.signals.states import LOW_ACTIVITY
 
 SUMS = (
     "samples", "idle_samples", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
     "idle_clock", "still", "contrary", "low", "silent_us",
     "changes", "readings",
 )  # fmt: skip
+
+
+HOUR_BUCKETS = 12
 
 
 class RunPieces(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ def cut_runs(
     inside = _list_inside(samples, cut, times)
     edges = [spans.find_rows(samples, frame) for frame in (cut, inside)]
     low, high = (np.concatenate(both) for both in zip(*edges, strict=True))
-    sums = spans.sum_samples(samples, low, high, running=True)
+    sums = spans.sum_samples(samples, low, high)
     count = cut.height
     return RunPieces(
         cut.with_columns([pl.Series(n, v[:count]) for n, v in sums.items()]).drop(
@@ -100,9 +103,11 @@ def count_learned(
     since = np.maximum(samples.at[used], held_from[samples.device[used]])
     first_k = np.searchsorted(times, since, side="right")
     flat = np.bincount(
-        (first_k * models + model[used]) * BINS + watt, minlength=(len(times) + 1) * models * BINS
+        (first_k * models + model[used]) * BINS + watt,
+        None if samples.wide is None else samples.wide.buckets[used],
+        (len(times) + 1) * models * BINS,
     )
-    return flat.reshape(len(times) + 1, models, BINS)
+    return flat.astype(np.int64).reshape(len(times) + 1, models, BINS)
 
 
 def _list_peaks(samples: DeviceSamples, runs: IdleRuns) -> pl.DataFrame:
@@ -111,6 +116,9 @@ def _list_peaks(samples: DeviceSamples, runs: IdleRuns) -> pl.DataFrame:
     run = np.searchsorted(runs.first, rows, side="right") - 1
     inside = rows[(run >= 0) & (rows <= runs.last[run])]
     at = samples.at[inside] // BUCKET_US * BUCKET_US
+    if samples.wide is not None and samples.peak is not None:
+        place, bucket = np.nonzero(samples.peak[inside, None] >> np.arange(HOUR_BUCKETS) & 1)
+        inside, at = inside[place], at[place] + bucket * BUCKET_US
     return pl.DataFrame({"number": samples.device[inside], "at_us": at}).unique()
 
 
@@ -125,13 +133,18 @@ def _has_repeats(samples: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_
 def _find_ripe(samples: DeviceSamples, runs: IdleRuns, shortest_s: float) -> Ints:
     """Return the time of the sample with which each run became long enough."""
     key, wide, origin = _encode_keys(samples)
-    wanted = runs.start + round(shortest_s * MICRO) - samples.validity[runs.first]
+    wanted = runs.start + round(shortest_s * MICRO) - samples.once_valid[runs.first]
     at = np.clip(wanted - origin, 0, wide - 1)
     row = np.searchsorted(key, runs.device * wide + at)
+    before = np.maximum(row - 1, runs.first)
     following = _find_next_idle(samples)
     row = np.minimum(following[np.minimum(row, len(samples) - 1)], runs.last)
-    at_row: Ints = samples.at[row]
-    return at_row
+    ripe: Ints = samples.at[row]
+    # One of the later buckets of the row before may be it.
+    steps = -(-(wanted - samples.at[before]) // BUCKET_US)
+    within = (wanted > samples.at[before]) & (wanted <= samples.last_at[before])
+    within &= samples.kind[before] == IDLE
+    return np.where(within, samples.at[before] + steps * BUCKET_US, ripe)
 
 
 def _list_inside(samples: DeviceSamples, cut: pl.DataFrame, times: Ints) -> pl.DataFrame:

@@ -96,6 +96,12 @@ class SampleCounts(Row, frozen=True):
     accounted_until: int | None
 
 
+class KeptHour(Row, frozen=True):
+    """The start of an hour whose rows are kept (us, `kept_hours.sql`)."""
+
+    hour_us: int
+
+
 class RollupMeasures(Row, frozen=True):
     """Which measures the window's rollups have (`rollup_measures.sql`)."""
 
@@ -187,6 +193,12 @@ def read_measures(views: Views, window: Window) -> RollupMeasures:
     return decode_rows(
         views.query(load_sql("idle/rollup_measures"), window.bounds()), RollupMeasures
     )[0]
+
+
+def read_kept_hours(views: Views, window: Window, shape: str) -> list[KeptHour]:
+    """Return the hours whose rows are kept, in order."""
+    parameters = {**window.bounds(), "shape": shape}
+    return decode_rows(views.query(load_sql("idle/kept_hours"), parameters), KeptHour)
 
 
 def read_compute_shares(

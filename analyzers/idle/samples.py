@@ -4,20 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from analyzers.idle import kept_rows
+from analyzers.idle.kept_rows import Range
 from analyzers.idle.rows import (
     AllocatedDevice,
     count_samples,
     read_devices,
     read_idle_power,
+    read_kept_hours,
     read_measures,
 )
+from analyzers.idle.spans import MEASURES
 from analyzers.queries import compose_steps, load_sql
 from fallow.gpu_models import find_gpu_model
 from fallow.protocols import Views
@@ -25,7 +29,15 @@ from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from warehouse.signals import frozen
 from warehouse.signals.power_band import EnergyRows, is_above_band
-from warehouse.signals.runs import BLIND, CONFLICT, IDLE, MICRO, DeviceSamples
+from warehouse.signals.runs import (
+    BLIND,
+    BUCKET_US,
+    CONFLICT,
+    IDLE,
+    MICRO,
+    DeviceSamples,
+    Ints,
+)
 from warehouse.steps import ACTIVE_SAMPLE
 
 MOST_SAMPLES = 30_000_000
@@ -43,15 +55,15 @@ BUCKET_S = 300
 NAMED, LOW, FROZEN = 1, 2, 4
 """Bits of five minutes: accounting wrote a row of `states.sql`, which is low, which is frozen."""
 
+MOST_RANGES = 8
+"""Between so many ranges of kept hours the rest is read range by range."""
+AROUND_US = kept_rows.HOUR_US
+"""Of rows in whose neighbours what is frozen shows."""
+
 LEAST_SAMPLES = 3
 """A duration of fewer sampling intervals than this is too noisy (dstack issue 2384)."""
 WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloads": []})
 """Parameters of SQL that reads all workloads."""
-
-MEASURES = (
-    "activity", "power_w", "still_w", "energy_mj", "traffic_bps", "procs", "kernel_age_s",
-    "idle_clock", "context",
-)  # fmt: skip
 
 
 class SampleQuery(msgspec.Struct, frozen=True):
@@ -67,6 +79,8 @@ class SampleQuery(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
     accounted: tuple[int, int] = (0, 0)
     """The first and last time (microseconds) for which the accounting step has written states."""
+    kept_ranges: tuple[Range, ...] = ()
+    """Whole hours whose rows are kept: five-minute rows are read of the rest only."""
 
 
 def read_shortest_interval_s(views: Views, window: Window) -> float | None:
@@ -76,15 +90,23 @@ def read_shortest_interval_s(views: Views, window: Window) -> float | None:
 
 
 def plan_query(
-    views: Views, window: Window, settings: IdleSettings, bucket: Mapping[str, Any] = WHOLE
+    views: Views,
+    window: Window,
+    settings: IdleSettings,
+    bucket: Mapping[str, Any] = WHOLE,
+    *,
+    times: Ints | None = None,
+    is_bucketed: bool = False,
 ) -> SampleQuery:
     """Number the allocated devices; choose raw samples where they are complete and few enough.
 
     `bucket`: only the devices of a bucket of workloads (`holders.WorkloadBucket.parameters`).
+    `times`: those of the verdicts (microseconds), to read rows of whole hours where they are kept;
+    None reads none. `is_bucketed`: never raw samples.
     """
     devices = read_devices(views, window, bucket)
     counts = count_samples(views, window)
-    raw = counts.rolled <= counts.samples <= MOST_SAMPLES
+    raw = not is_bucketed and counts.rolled <= counts.samples <= MOST_SAMPLES
     parameters: dict[str, Any] = {
         **window.bounds(),
         "threshold": settings.threshold,
@@ -94,14 +116,33 @@ def plan_query(
         parameters |= _choose_rollup_parameters(views, window, settings)
     numbered = _number_devices(devices)
     interval_s = numbered["interval_s"].fill_null(UNKNOWN_INTERVAL_S) if raw else None
+    ranges = () if raw or times is None else _list_kept(views, window, settings, times)
+    kept_s = sum(until - since for since, until in ranges) / MICRO
+    per_device = _compute_rows_per_device(window, interval_s)
     return SampleQuery(
         "sample" if raw else "rollup_5m",
         counts.samples if raw else counts.rolled,
         numbered,
-        _compute_rows_per_device(window, interval_s),
+        # An hour has one or two rows of five minutes that are alike.
+        per_device - kept_s * (1 / BUCKET_S - 1 / 1800),
         parameters,
         (counts.accounted_from or 0, counts.accounted_until or 0),
+        ranges,
     )
+
+
+def _list_kept(
+    views: Views, window: Window, settings: IdleSettings, times: Ints
+) -> tuple[Range, ...]:
+    """Return the hours whose kept rows serve: no verdict's time is within one.
+
+    Where too many parts are left between them, all is read from rollups.
+    """
+    rows = read_kept_hours(views, window, kept_rows.name_shape(settings))
+    hours = [row.hour_us for row in rows]
+    within = set((times[times % kept_rows.HOUR_US != 0] // kept_rows.HOUR_US).tolist())
+    ranges = kept_rows.list_ranges([h for h in hours if h // kept_rows.HOUR_US not in within])
+    return tuple(ranges) if len(ranges) <= MOST_RANGES else ()
 
 
 def _compute_rows_per_device(window: Window, interval_s: pl.Series | None) -> float:
@@ -154,40 +195,127 @@ def _choose_rollup_parameters(
 
 
 def read_parts(
-    views: Views, chosen: SampleQuery, settings: IdleSettings
+    views: Views, chosen: SampleQuery, settings: IdleSettings, holds: pl.DataFrame | None = None
 ) -> Iterator[DeviceSamples]:
     """Yield the samples of parts of the devices in turn, with their states in `signal`.
 
-    Where rollups serve they are idle buckets only. Where the accounting step wrote nothing, the
-    readings stand as they are.
+    Where rollups serve they are idle buckets only, of kept hours several in a row. Where the
+    accounting step wrote nothing, the readings stand as they are. `holds`: number, start and end of
+    today's allocations, by which kept rows are checked.
     """
     count = chosen.devices.height
     if not count:
         return
     step = max(1, int(PER_PART[chosen.source] / max(1.0, chosen.rows_per_device)))
-    part_parameters = [
-        build_parameters(chosen, chosen.devices[begin : begin + step])
-        for begin in range(0, count, step)
-    ]
+    parts = [chosen.devices[begin : begin + step] for begin in range(0, count, step)]
     bands = _read_bands(views, chosen)
     # The next part is read while this one is judged, on a second core.
     with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(_read, views, chosen, part_parameters[0])
-        for following in [*part_parameters[1:], None]:
-            table, states = ahead.result()
+        ahead = reader.submit(_read_part, views, chosen, parts[0])
+        for part, following in zip(parts, [*parts[1:], None], strict=True):
+            read = ahead.result()
             if following is not None:
-                ahead = reader.submit(_read, views, chosen, following)
-            samples = _build_samples(table, settings, bucketed=chosen.source != "sample")
-            samples = add_states(samples, states, chosen.accounted)
-            yield drop_above_band(samples, bands, chosen.accounted, settings.power_margin_w)
+                ahead = reader.submit(_read_part, views, chosen, following)
+            rest = [_build_range(rows, chosen, settings, bands) for rows in read.rest]
+            if not chosen.kept_ranges:
+                yield rest[0]
+                continue
+            stored = kept_rows.build_samples(read.stored, settings)
+            del read
+            yield kept_rows.merge(
+                [*_replace_doubtful(views, chosen, settings, bands, part, stored, holds), *rest]
+            )
 
 
-def _read(
-    views: Views, chosen: SampleQuery, parameters: Mapping[str, Any]
-) -> tuple[pa.Table, pa.Table]:
+class RangeRows(NamedTuple):
+    """Rows of samples of a time, read with those around it, and their rows of `states.sql`."""
+
+    range: Range | None
+    """None = the whole window."""
+    samples: pa.Table
+    states: pa.Table
+
+
+class PartRows(NamedTuple):
+    """What is read of a part of the devices."""
+
+    stored: pa.Table
+    rest: list[RangeRows]
+
+
+def _read_part(views: Views, chosen: SampleQuery, part: pl.DataFrame) -> PartRows:
+    if not chosen.kept_ranges:
+        return PartRows(pa.table({}), [_read_range(views, chosen, part, None)])
+    parameters = build_parameters(chosen, part)
+    named = ("numbers", "clusters", "devices", "first", "last")
+    bounds = _write_bounds((chosen.kept_ranges[0][0], chosen.kept_ranges[-1][1]))
+    stored = views.query(
+        load_sql("idle/kept_rows"), {**{name: parameters[name] for name in named}, **bounds}
+    )
+    whole = (_count_micros(parameters["since"]), _count_micros(parameters["until"]))
+    rest = kept_rows.list_rest(whole, chosen.kept_ranges)
+    return PartRows(stored, [_read_range(views, chosen, part, each) for each in rest])
+
+
+def _read_range(
+    views: Views, chosen: SampleQuery, part: pl.DataFrame, wanted: Range | None
+) -> RangeRows:
+    parameters = build_parameters(chosen, part)
+    if wanted is not None:
+        # What is frozen shows in the rows around it.
+        since, until = wanted[0] - AROUND_US, wanted[1] + AROUND_US
+        bounds = _write_bounds((since, until))
+        parameters["since"] = max(parameters["since"], bounds["since"])
+        parameters["until"] = min(parameters["until"], bounds["until"])
     named = ("numbers", "clusters", "devices", "since", "until")
     states = views.query(load_sql("idle/states"), {name: parameters[name] for name in named})
-    return views.query(load_statement(chosen), parameters), states
+    return RangeRows(wanted, views.query(load_statement(chosen), parameters), states)
+
+
+def _build_range(
+    rows: RangeRows, chosen: SampleQuery, settings: IdleSettings, bands: Any
+) -> DeviceSamples:
+    samples = _build_samples(rows.samples, settings, bucketed=chosen.source != "sample")
+    samples = add_states(samples, rows.states, chosen.accounted)
+    samples = drop_above_band(samples, bands, chosen.accounted, settings.power_margin_w)
+    if not samples.bucketed:
+        return samples
+    # Five minutes of work end a run by the silence between those that are idle.
+    used = (samples.kind != CONFLICT) | (samples.gap > BUCKET_US)
+    if rows.range is None:
+        return samples if used.all() else kept_rows.select(samples, used)
+    used &= (samples.at >= rows.range[0]) & (samples.at < rows.range[1])
+    return kept_rows.widen(kept_rows.select(samples, used))
+
+
+def _replace_doubtful(  # noqa: PLR0917  (one caller)
+    views: Views, chosen: SampleQuery, settings: IdleSettings, bands: Any, part: pl.DataFrame,
+    stored: DeviceSamples, holds: pl.DataFrame | None,
+) -> Iterator[DeviceSamples]:  # fmt: skip
+    """Yield kept rows; of devices whose holders do not fit them, those of rollups."""
+    rest = kept_rows.list_rest(
+        (chosen.kept_ranges[0][0], chosen.kept_ranges[-1][1]), chosen.kept_ranges
+    )
+    used = np.ones(len(stored), dtype=bool)
+    for since, until in rest:
+        used &= (stored.at < since) | (stored.at >= until)
+    doubtful = kept_rows.list_doubtful(stored, holds) if holds is not None else np.empty(0)
+    if len(doubtful):
+        used &= ~np.isin(stored.device, doubtful)
+        devices = part.filter(pl.col("number").is_in(doubtful))
+        for each in chosen.kept_ranges:
+            rows = _read_range(views, chosen, devices, each)
+            yield _build_range(rows, chosen, settings, bands)
+    yield stored if used.all() else kept_rows.select(stored, used)
+
+
+def _write_bounds(wanted: Range) -> dict[str, datetime]:
+    since, until = (datetime(1970, 1, 1) + timedelta(microseconds=at) for at in wanted)  # noqa: DTZ001  (the engine's times are naive UTC)
+    return {"since": since, "until": until}
+
+
+def _count_micros(naive: datetime) -> int:
+    return (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001  (naive UTC)
 
 
 def add_states(

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analyzers.idle.samples import MEASURES
 from warehouse.sample_validity import VALIDITY
 from warehouse.signals.frozen import count_changes
-from warehouse.signals.runs import IDLE, MICRO, DeviceSamples
+from warehouse.signals.runs import BUCKET_US, IDLE, MICRO, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
 
 CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
@@ -26,6 +25,12 @@ Source: telemetry-and-waste.md#idle."""
 
 FLOOR_BPS = 1e7
 """The most that monitoring moves: a steady stream of more is no floor, whatever its minimum is."""
+
+MEASURES = (
+    "activity", "power_w", "still_w", "energy_mj", "traffic_bps", "procs", "kernel_age_s",
+    "idle_clock", "context",
+)  # fmt: skip
+"""What is read of each sample; see `samples.sql`."""
 
 WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 
@@ -66,14 +71,9 @@ def find_rows(samples: DeviceSamples, cut: pl.DataFrame) -> tuple[Any, Any]:
     return low, np.maximum(high, low)
 
 
-def sum_samples(
-    samples: DeviceSamples, low: Any, high: Any, *, running: bool = False
-) -> dict[str, Any]:
-    """Sum up the samples from each row `low` to the one before `high`: see `pieces`.
-
-    `running`: a device's own floor of traffic is the minimum up to each sample, not the minimum of
-    the whole window.
-    """
+def sum_samples(samples: DeviceSamples, low: Any, high: Any) -> dict[str, Any]:
+    """Sum up the samples from each row `low` to the one before `high`: see `pieces`."""
+    weight = None if samples.wide is None else samples.wide.buckets
 
     def over(values: Any) -> Any:
         if len(values) and values.strides == (0,):
@@ -83,15 +83,19 @@ def sum_samples(
         total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
         return total[high] - total[low]
 
+    def weigh(values: Any) -> Any:
+        return values if weight is None else values * weight
+
     def mean(values: Any) -> Any:
         if is_absent(values):
             return _make_missing(low)
         present = ~np.isnan(values)
-        if present.all():
+        if weight is None and present.all():
             n = (high - low).astype(np.float64)
             return np.divide(over(values), n, out=_make_missing(n), where=n > 0)
-        n = over(present)
-        return np.divide(over(np.where(present, values, 0.0)), n, out=_make_missing(n), where=n > 0)
+        n = over(weigh(present))
+        summed = over(weigh(np.where(present, values, 0.0)))
+        return np.divide(summed, n, out=_make_missing(n), where=n > 0)
 
     m = {name: samples.measures[name] for name in MEASURES}
     power = mean(m["power_w"])
@@ -104,44 +108,53 @@ def sum_samples(
     contrary = (during >= STILL_S) & (
         power - energy_w > np.maximum(CONTRARY_W, CONTRARY_SHARE * power)
     )
-    activity = m["activity"]
-    if not is_absent(activity):
-        activity = np.where(np.isnan(activity), np.nan, activity >= LOW_ACTIVITY)
-    traffic, procs = m["traffic_bps"], m["procs"]
+    traffic = m["traffic_bps"]
     if not is_absent(traffic):
-        above = traffic - np.minimum(_find_floor(samples, traffic, running=running), FLOOR_BPS)
-        traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
-    if not is_absent(procs):
-        procs = np.where(np.isnan(procs), np.nan, procs > 0)
+        traffic = traffic - np.minimum(_find_floor(samples, traffic), FLOOR_BPS)
     final = np.maximum(high - 1, 0)
     return {
         "samples": over(samples.sample_count),
         "idle_samples": over(np.where(samples.kind == IDLE, samples.sample_count, 0)),
         "interval_s": samples.interval_s[np.minimum(low, len(samples) - 1)],
         "power_w": np.where(np.isnan(energy_w), power, energy_w),
-        "traffic": mean(traffic),
-        "procs": mean(procs),
+        "traffic": mean(_flag(traffic, traffic > TRAFFIC_BPS)),
+        "procs": mean(_flag(m["procs"], m["procs"] > 0)),
         "kernel_age_s": m["kernel_age_s"][final].astype(np.float64),
         "idle_clock": mean(m["idle_clock"]),
         "still": still,
         "contrary": contrary,
-        "low": mean(activity),
+        "low": mean(_flag(m["activity"], m["activity"] >= LOW_ACTIVITY)),
         "silent_us": _is_silent(samples, low, high),
         "changes": count_changes(samples, low, high),
-        "readings": over(~np.isnan(m["power_w"])),
+        "readings": over(weigh(~np.isnan(m["power_w"]))),
     }
+
+
+def _flag(values: Any, flags: Any) -> Any:
+    """Return flags as numbers, NaN where a value is missing."""
+    return values if is_absent(values) else np.where(np.isnan(values), np.nan, flags)
 
 
 def _is_silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
     """Return the microseconds without a valid sample: the ledger counts them as unknown."""
-    spoken = samples.validity * VALIDITY
-    if samples.bucketed:
-        spoken = np.minimum(
-            samples.validity, samples.sample_count * samples.interval_s * MICRO * VALIDITY
-        )
-    gap = np.maximum(np.diff(samples.at, append=samples.at[-1:]) - spoken, 0.0)
+    gap = np.append(samples.at[1:] - samples.last_at[:-1], 0)
+    gap = np.maximum(gap - compute_spoken(samples), 0.0)
     total = np.concatenate([[0.0], np.cumsum(gap)])
-    return total[np.maximum(high - 1, low)] - total[low]
+    between = total[np.maximum(high - 1, low)] - total[low]
+    if samples.wide is None:
+        return between
+    inside = np.concatenate([[0.0], np.cumsum(samples.wide.silent_us)])
+    return between + inside[high] - inside[low]
+
+
+def compute_spoken(samples: DeviceSamples) -> Any:
+    """Return for how many microseconds each row's last samples are valid."""
+    if samples.wide is not None:
+        return samples.wide.spoken_us
+    if samples.bucketed:
+        spoken = samples.sample_count * samples.interval_s * MICRO * VALIDITY
+        return np.minimum(BUCKET_US, spoken)
+    return samples.validity * VALIDITY
 
 
 def is_absent(values: Any) -> bool:
@@ -153,13 +166,10 @@ def _make_missing(like: Any) -> Any:
     return np.full(len(like), np.nan)
 
 
-def _find_floor(samples: DeviceSamples, values: Any, *, running: bool) -> Any:
+def _find_floor(samples: DeviceSamples, values: Any) -> Any:
     """Return, per sample, the minimum of its device so far: monitoring itself moves bytes."""
     begins = np.flatnonzero(np.diff(samples.device, prepend=-1))
-    if running:
-        return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
-    least = np.fmin.reduceat(values, begins)
-    return np.repeat(least, np.diff(np.append(begins, len(values))))
+    return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
 
 
 def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ import typer
 from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, add_group, command
 from runtime.cli.query_limits import limit_query
+from runtime.operations.accounting.idle_hours import keep_idle_hours
 from runtime.operations.accounting.ledger_totals import verify_warehouse
 from runtime.operations.accounting.restatement import (
     list_open_months,
@@ -92,6 +93,8 @@ def upgrade(
             repairs = repair_texts(warehouse, changes=not check)
             if not check:
                 changed = _restate(run, warehouse, is_restating=restate)
+                if hours := keep_idle_hours(warehouse, most_hours=None):
+                    run.say(f"the idle rows of {hours} hours are kept")
             months = [f"{month.start:%Y-%m}" for month in list_due_months(warehouse)]
     ended = [] if restate else [month for month in months if month < f"{run.now():%Y-%m}"]
     if ended:

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analyzers.idle.samples import MEASURES, drop_above_band
+from analyzers.idle.samples import drop_above_band
+from analyzers.idle.spans import MEASURES
 from fallow.settings import Settings
 from warehouse.signals.power_band import EnergyRows, is_above_band
 from warehouse.signals.runs import CONFLICT, IDLE, MICRO, DeviceSamples

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from analyzers.idle.pieces import count_learned, cut_by_holders, cut_runs
-from analyzers.idle.samples import MEASURES
+from analyzers.idle.spans import MEASURES
 from warehouse.signals.runs import (
     BUSY,
     IDLE,

@@ -7,7 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.idle.samples import FROZEN, LOW, MEASURES, NAMED, _find_states, add_states
+from analyzers.idle.samples import FROZEN, LOW, NAMED, _find_states, add_states
+from analyzers.idle.spans import MEASURES
 from warehouse.signals.runs import (
     BUSY,
     CONFLICT,

@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, Any] = {
     "span": WINDOW.bounds(),
     "lookback": timedelta(days=14),
     "least_gpu_hours": 1.0,
+    "shape": "",
     "owners": [("c", "ml", "Job", "w")],
     "objectives": [RequestedObjective(("c", "ml", "Job", "w"), "e2e", 1.0, 0.99)],
     "bucket": WHOLE,

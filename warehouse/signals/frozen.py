@@ -54,11 +54,17 @@ def count_changes(samples: DeviceSamples, low: Ints, high: Ints) -> Ints:
         changed = np.cumsum(_find_changes(values[rows]))
         changes[several] += changed[end[several] - 1] - changed[begin[several]]
     if samples.bucketed:
-        m = samples.measures
-        moves = (m["energy_mj"] > 0) | (np.isnan(m["still_w"]) & ~np.isnan(m["power_w"]))
+        moves = samples.wide.moved if samples.wide else find_moves(samples)
         total = np.concatenate([[0], np.cumsum(moves)])
         changes += total[high] - total[low]
     return changes
+
+
+def find_moves(samples: DeviceSamples) -> Flags:
+    """Return the buckets that use energy, or within which the power changes."""
+    m = samples.measures
+    moves: Flags = (m["energy_mj"] > 0) | (np.isnan(m["still_w"]) & ~np.isnan(m["power_w"]))
+    return moves
 
 
 def classify_samples(samples: DeviceSamples) -> Flags:

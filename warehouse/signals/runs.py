@@ -20,6 +20,19 @@ BLIND, IDLE, BETWEEN, BUSY, CONFLICT = range(5)
 """Kinds of a sample, as `readings.sql` numbers them."""
 
 MICRO = 1_000_000
+BUCKET_US = 300 * MICRO
+
+
+class WideRows(msgspec.Struct, frozen=True):
+    """What rows of several five-minute buckets, one after another, have beside one bucket's."""
+
+    buckets: Ints
+    moved: Ints
+    """Signs of live telemetry within the row (`frozen.count_changes`)."""
+    silent_us: Floats
+    """Time between its buckets without a valid sample."""
+    spoken_us: Floats
+    """For how long the samples of its last bucket are valid, from that bucket's start."""
 
 
 class DeviceSamples(msgspec.Struct, frozen=True):
@@ -40,14 +53,29 @@ class DeviceSamples(msgspec.Struct, frozen=True):
     measures: dict[str, npt.NDArray[Any]]
     still: npt.NDArray[np.bool_] | None = None
     """Whether each sample repeats an old value (frozen.py); None = all are live."""
-    peak: npt.NDArray[np.bool_] | None = None
-    """Whether each row has a reading from the exit threshold on; None = no row has."""
+    peak: npt.NDArray[Any] | None = None
+    """Whether each row has a reading from the exit threshold on; None = no row has. Of wide rows a
+    bit for each bucket, the first is 1."""
     bucketed: bool = False
     """Rows are five-minute buckets: `energy_mj` is the energy used in one, not a counter."""
+    wide: WideRows | None = None
+    """Rows are of one or several buckets; None = of one each."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.at)
+
+    @property
+    def last_at(self) -> Ints:
+        """Return the time of each row's last sample or bucket."""
+        return self.at if self.wide is None else self.at + (self.wide.buckets - 1) * BUCKET_US
+
+    @property
+    def once_valid(self) -> Ints:
+        """Return for how long one sample or bucket of each row is valid."""
+        if self.wide is None:
+            return self.validity
+        return np.broadcast_to(np.int64(BUCKET_US), len(self))
 
 
 class IdleRuns(msgspec.Struct, frozen=True):
@@ -77,7 +105,8 @@ def find_idle_runs(samples: DeviceSamples, *, exit_samples: int, shortest_s: flo
         none = np.empty(0, dtype=np.int64)
         return IdleRuns(none, none, none, none, none)
     device, at = samples.device[rows], samples.at[rows]
-    broken = (device[1:] != device[:-1]) | (at[1:] - at[:-1] > samples.gap[rows[1:]])
+    last_at = samples.last_at[rows]
+    broken = (device[1:] != device[:-1]) | (at[1:] - last_at[:-1] > samples.gap[rows[1:]])
     if barrier.any():
         barriers_before = np.cumsum(barrier)[rows]
         broken |= barriers_before[1:] != barriers_before[:-1]

@@ -19,6 +19,7 @@ from warehouse.signals.power_band import LOOKAROUND, EnergyRows, is_above_band, 
 from warehouse.signals.runs import (
     BETWEEN,
     BLIND,
+    BUCKET_US,
     CONFLICT,
     IDLE,
     MICRO,
@@ -38,7 +39,6 @@ LOW_SHARE = 0.5
 BAND_STEP_W = 1.0
 """The learned band is in whole watts: only a larger excess counts as above the band."""
 
-BUCKET_US = 300 * MICRO
 REACH_US = 3600 * MICRO
 """How far from a row active readings are searched (microseconds); zeros between them are low."""
 

@@ -22,6 +22,7 @@ from fallow.rejections import Rejection, build_batch
 from fallow.system.container_limits import release_memory
 from fallow.tables import Batch
 from fallow.window import Window
+from runtime.operations.accounting.idle_hours import keep_idle_hours
 from runtime.operations.analysis import analyzer_runs
 from warehouse import dirty, work_lost
 from warehouse.allocation import write_allocations
@@ -152,6 +153,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
             failures += audit_stage(seen, Window(hour, hour + HOUR), marked=True)
         _leave_out(warehouse, hour, reasons)
     finish_price_changes(warehouse)
+    keep_idle_hours(warehouse)
     # Pieces that each pass frees lie scattered, and the C library keeps their pages.
     release_memory()
     return buckets, failures

@@ -1,0 +1,1 @@
+-- `idle_row` has the idle rows of whole hours, and `idle_hour` which hours those are.
