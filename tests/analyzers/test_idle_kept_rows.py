@@ -281,7 +281,7 @@ def test_a_pass_keeps_the_hours_that_miss_and_other_settings_read_none(
     assert none.kept_ranges == ()
 
 
-def test_hours_whose_rows_were_written_and_not_listed_are_not_read(
+def test_rows_of_hours_that_are_not_listed_are_not_read(
     fleet: tuple[Warehouse, Window], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after `kill -9` between the rows and the list of their hours."""
