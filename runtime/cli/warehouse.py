@@ -93,8 +93,6 @@ def upgrade(
             repairs = repair_texts(warehouse, changes=not check)
             if not check:
                 changed = _restate(run, warehouse, is_restating=restate)
-                if hours := keep_idle_hours(warehouse, most_hours=None):
-                    run.say(f"the idle rows of {hours} hours are kept")
             months = [f"{month.start:%Y-%m}" for month in list_due_months(warehouse)]
     ended = [] if restate else [month for month in months if month < f"{run.now():%Y-%m}"]
     if ended:
@@ -128,7 +126,10 @@ def _restate(run: CommandRun, warehouse: Warehouse, *, is_restating: bool) -> li
     if is_restating:
         price_ended_months(warehouse, run.now())
     due = list_open_months(warehouse, run.now(), is_restating=is_restating)
-    return restate_months(warehouse, due, run.say)
+    restated = restate_months(warehouse, due, run.say)
+    if hours := keep_idle_hours(warehouse, most_hours=None):
+        run.say(f"the idle rows of {hours} hours are kept")
+    return restated
 
 
 def relocate(run: CommandRun) -> int:
