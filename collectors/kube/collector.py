@@ -9,7 +9,7 @@ from collectors.inventory import build_batches
 from collectors.kube.changes import list_changed_nodes, list_changed_pods
 from collectors.kube.list_watch import WatchProgress
 from collectors.kube.polls import Polls
-from collectors.kube.survey import Survey
+from collectors.kube.survey import LiveObjects, Survey
 from collectors.kube.unlisted_pods import UnlistedPods
 from collectors.kube.watches import Watches
 from fallow.errors import TemporaryError
@@ -152,9 +152,10 @@ class KubernetesCollector:
         return self._api
 
     def _begin(self, polls: Polls) -> Survey:
+        source = LiveObjects(self._open(), polls, page_size=self._settings.page_size)
         return Survey(
-            self._open(),
-            self._settings,
+            source,
+            self._settings.team_labels,
             cluster=self._cluster,
             clock=self._clock,
             polls=polls,

@@ -3,52 +3,38 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import build_batches, build_each, build_scrape_row
-from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
-from collectors.kube.budgets import build_budget_row
-from collectors.kube.devices import Dra, read_hami_register
+from collectors.kube.devices import Dra
 from collectors.kube.dump_file import read_cut
 from collectors.kube.events import build_event_row, find_controller_kind, is_refusal
-from collectors.kube.nodes import build_node_row
 from collectors.kube.owners import (
     Owners,
-    Resolver,
     TopOwner,
     build_lookup,
     find_by_labels,
     find_by_template_hash,
     find_controller,
 )
-from collectors.kube.pending_workloads import (
-    VOLCANO_JOB,
-    JobObjects,
-    find_group,
-    list_pending_rows,
-)
-from collectors.kube.pods import PodContext, build_pod_row
-from collectors.kube.queues import Queues
-from collectors.kube.quotas import list_quota_rows, read_quota_kinds
+from collectors.kube.polls import Polls
 from collectors.kube.readable import load_object, prune, read_object, split_items
-from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
-from collectors.kube.survey import SHARED, is_in_group
+from collectors.kube.survey import EVENTS, Survey
+from collectors.kube.unlisted_pods import UnlistedPods
 from fallow.errors import UsageError
 from fallow.kube.api_objects import ApiObject
 from fallow.kube.owner_chains import split_api_version
-from fallow.rejections import Rejection, build_batch
+from fallow.rejections import Rejection
 from fallow.settings.collectors import KubernetesSettings
 from fallow.system.input_files import UTF_16
 from fallow.tables import Batch
 
 COMMAND = "kubectl get nodes,pods -A -o json > dump.json"
-T = TypeVar("T", bound=Partial | Node | Pod | Event | CustomObject)
+T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)
 Row = dict[str, Any]
 
 
@@ -71,11 +57,11 @@ class Dump:
     """The items of one dump by kind."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.host = str(path)
         self._items: dict[tuple[str, str], list[msgspec.Raw]] = {}
         self.rejections: list[Rejection] = []
-        self._listed: set[tuple[str, str]] = set()
-        document = _read(path)
+        self._listed: set[tuple[str, str, type]] = set()
+        document = _read_document(path)
         for item in document.items or ():
             item_type = _read_type(item)
             kind = item_type.kind or document.kind.removesuffix("List")
@@ -91,26 +77,69 @@ class Dump:
                 hint=COMMAND,
             )
 
-    def of(self, group: str, kind: str, shape: type[T]) -> list[T]:
-        """Return the objects of one kind that can be read; the others are listed once."""
-        entries = self._items.get((group, kind), [])
-        is_repeated = (group, kind) in self._listed or shape is Partial
-        self._listed |= set() if shape is Partial else {(group, kind)}
-        reject = (lambda _: None) if is_repeated else self.rejections.append
-        items = (read_object(item, shape, reject) for item in entries)
-        return [item for item in items if item is not None]
+    def list(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        accept: str | None = None,  # noqa: ARG002  (a dump has whole objects)
+        query: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> Iterator[T]:
+        """Yield the objects of a kind that every cluster has."""
+        return self._read("", path.rpartition("/")[2], shape)
 
-    def metadata(self) -> dict[tuple[str, str, str, str], Meta]:
-        """Return every object's metadata by group, kind, namespace and name."""
-        out = {}
-        for group, kind in self._items:
-            for item in self.of(group, kind, Partial):
-                meta = item.metadata
-                out[group, kind, meta.namespace, meta.name] = meta
-        return out
+    def list_custom(self, group: str, plural: str) -> Iterator[CustomObject]:
+        """Yield the objects of a kind that the dump may lack."""
+        return self._read(group, plural, CustomObject)
+
+    def resolve(self, pod: Meta) -> TopOwner | None:
+        """Return the topmost owner of a pod; None = unknown."""
+        top = self._owners.top(pod) or find_by_template_hash(pod)
+        ref = find_controller(pod)
+        if top is not None or ref is None:
+            return top
+        # What is not in the dump may have owners: only a label says whose it is.
+        below = TopOwner(ref.kind, ref.name, None)
+        named = find_by_labels(pod, below)
+        return None if named == below else named
+
+    @cached_property
+    def _owners(self) -> Owners:
+        index = {
+            (group, kind, item.metadata.namespace, item.metadata.name): item.metadata
+            for group, kind in self._items
+            for entry in self._items[group, kind]
+            if (item := read_object(entry, Partial, lambda _: None)) is not None
+        }
+        return Owners(build_lookup(index))
+
+    def _read(self, group: str, plural: str, shape: type[T]) -> Iterator[T]:
+        """Yield the objects of one kind that can be read; the others are listed once."""
+        is_repeated = (group, plural, shape) in self._listed
+        self._listed.add((group, plural, shape))
+        reject = (lambda _: None) if is_repeated else self.rejections.append
+        for (item_group, kind), entries in self._items.items():
+            if (item_group, f"{kind.lower()}s") == (group, plural):
+                objects = (read_object(item, shape, reject) for item in entries)
+                yield from (item for item in objects if item is not None)
 
     def __len__(self) -> int:
         return sum(map(len, self._items.values()))
+
+
+class DumpSurvey(Survey):
+    """The inventory of a dump: it has all claims and events that somebody asked kubectl for."""
+
+    def _read_claims(self) -> Dra:
+        kinds = ("resourceslices", "resourceclaims")
+        return Dra(*(self._source.list_custom("resource.k8s.io", kind) for kind in kinds))
+
+    def _events(self) -> Iterator[Row]:
+        for event in self._source.list(EVENTS, Event):
+            if event.involved_object.kind in {"Pod", "Node"} or is_refusal(event):
+                yield build_event_row(event, cluster=self._cluster)
+            elif kind := find_controller_kind(event):
+                yield {**build_event_row(event, cluster=self._cluster), "kind": kind}
 
 
 def import_kubectl(
@@ -126,114 +155,19 @@ def import_kubectl(
         UsageError: the file cannot be read or is no such dump.
     """
     dump = Dump(path)
-    dra = Dra(
-        dump.of("resource.k8s.io", "ResourceSlice", CustomObject),
-        dump.of("resource.k8s.io", "ResourceClaim", CustomObject),
+    polls = Polls(cluster, lambda: now, "kubectl")
+    polls.rejections = dump.rejections
+    labels = KubernetesSettings().team_labels if team_labels is None else team_labels
+    unlisted = UnlistedPods(cluster)
+    survey = DumpSurvey(
+        dump, labels, cluster=cluster, clock=lambda: now, polls=polls, unlisted=unlisted
     )
-    nodes = dump.of("", "Node", Node)
-    node_rows = [build_node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes]
-    yield from build_batches("node", node_rows, dump.rejections)
-    spaces = dump.of("", "Namespace", Partial)
-    context = PodContext(
-        cluster=cluster,
-        now=lambda: now,
-        resolve=_build_resolver(dump),
-        team_labels=KubernetesSettings().team_labels if team_labels is None else team_labels,
-        namespaces={n.metadata.name: n.metadata.labels or {} for n in spaces},
-        protections={n.metadata.name: n.metadata.protections for n in spaces},
-        replicas={
-            row["node"]: row["gpu_replicas"]
-            for row in node_rows
-            if row["sharing"] in SHARED and row["gpu_replicas"]
-        },
-        registers={
-            n.metadata.name: {d.id: d.devmem for d in read_hami_register(n.metadata.annotations)}
-            for n in nodes
-        },
-        queues=_read_queues(dump),
-        refused=dump.rejections,
-        dra=dra,
-    )
-    pod_objects = dump.of("", "Pod", Pod)
-    pairs = chain.from_iterable(
-        [*map(list_node_addresses, nodes), *map(list_pod_addresses, pod_objects)]
-    )
-    yield from build_batches("address", address_rows(pairs, cluster=cluster, now=now))
-    pods = [(pod.metadata, build_pod_row(pod, context)) for pod in pod_objects]
-    alone = (row for meta, row in pods if not is_in_group(meta))
-    grouped = remap(pair for pair in pods if is_in_group(pair[0]))
-    pending = _list_pending(dump, context, pod_objects)
-    quotas = _list_quotas(dump, cluster, now, context.queues)
-    yield from build_batches("pod", alone, dump.rejections)
-    yield from build_batches("pod", grouped, dump.rejections)
-    yield from build_batches("pending_workload", pending, dump.rejections)
-    yield from build_batches("quota", quotas, dump.rejections)
-    budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
-    budget_rows = (build_budget_row(b, cluster=cluster, now=now) for b in budgets)
-    yield from build_batches("disruption_budget", budget_rows, dump.rejections)
-    yield from build_batches("event", _list_events(dump, cluster), dump.rejections)
-    row = build_scrape_row(
-        "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
-    )
-    if dump.rejections:
-        yield build_batch(dump.rejections, cluster=cluster, source="kubectl", at=now)
-    yield from build_batches("scrape", [row])
+    yield from survey.batches()
+    polls.record(str(path), now, len(dump), None)
+    yield from polls.report()
 
 
-def _build_resolver(dump: Dump) -> Resolver:
-    owners = Owners(build_lookup(dump.metadata()))
-
-    def resolve(pod: Meta) -> TopOwner | None:
-        top = owners.top(pod) or find_by_template_hash(pod)
-        ref = find_controller(pod)
-        if top is not None or ref is None:
-            return top
-        # What is not in the dump may have owners: only a label says whose it is.
-        below = TopOwner(ref.kind, ref.name, None)
-        named = find_by_labels(pod, below)
-        return None if named == below else named
-
-    return resolve
-
-
-def _read_queues(dump: Dump) -> Queues:
-    queues = Queues()
-    for group in ("scheduling.volcano.sh", "scheduling.run.ai"):
-        queues.add_groups(dump.of(group, "PodGroup", CustomObject))
-    queues.add_workloads(dump.of("kueue.x-k8s.io", "Workload", CustomObject))
-    return queues
-
-
-def _list_pending(dump: Dump, context: PodContext, pods: Sequence[Pod]) -> Iterator[Row]:
-    jobs = dump.of(*VOLCANO_JOB, CustomObject)
-    objects = JobObjects(
-        dump.of("kueue.x-k8s.io", "Workload", CustomObject),
-        dump.of("scheduling.volcano.sh", "PodGroup", CustomObject),
-        dump.of("scheduling.x-k8s.io", "PodGroup", CustomObject),
-        {(job.metadata.namespace, job.metadata.name): job for job in jobs},
-        dump.of("kueue.x-k8s.io", "ResourceFlavor", CustomObject),
-    )
-    groups = (find_group(pod.metadata) for pod in pods)
-    started = frozenset(filter(None, groups))
-    yield from list_pending_rows(objects, context, started, dump.rejections)
-
-
-def _list_quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
-    for kind in read_quota_kinds():
-        items = dump.of(kind.group, kind.kind.partition(".")[0], CustomObject)
-        build = partial(list_quota_rows, kind, cluster=cluster, now=now, queues=queues)
-        yield from build_each("quota", items, build, dump.rejections)
-
-
-def _list_events(dump: Dump, cluster: str) -> Iterator[Row]:
-    for event in dump.of("", "Event", Event):
-        if event.involved_object.kind in {"Pod", "Node"} or is_refusal(event):
-            yield build_event_row(event, cluster=cluster)
-        elif kind := find_controller_kind(event):
-            yield {**build_event_row(event, cluster=cluster), "kind": kind}
-
-
-def _read(path: Path) -> KubectlDocument:
+def _read_document(path: Path) -> KubectlDocument:
     data = read_cut(path)
     if data[:2] in UTF_16:
         data = data.decode("utf-16", "replace").encode()

@@ -1,9 +1,12 @@
-"""Poll a cluster's full inventory, kind by kind; a refusal of one kind does not stop the others."""
+"""Read a cluster's full inventory, kind by kind; a refusal of one kind does not stop the others.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+The objects come from the API (`LiveObjects`) or from a dump of kubectl (`dump.py`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,7 +24,7 @@ from collectors.kube.events import (
 )
 from collectors.kube.lookup import LiveLookup
 from collectors.kube.nodes import build_node_row
-from collectors.kube.owners import Owners
+from collectors.kube.owners import Owners, TopOwner
 from collectors.kube.pending_workloads import (
     VOLCANO_JOB,
     JobObjects,
@@ -41,7 +44,6 @@ from collectors.kube.watches import NODES, PODS, Watches
 from fallow.kube.api import ApiConnection
 from fallow.kube.discovery import Discovery
 from fallow.kube.listing import PARTIAL, Listing
-from fallow.settings.collectors import KubernetesSettings
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)
@@ -54,6 +56,69 @@ QUIET = timedelta(minutes=5)
 SHARED = {"time-slicing", "mps"}
 
 
+class ObjectSource(Protocol):
+    """Where the objects of a cluster are read."""
+
+    host: str
+
+    def list(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        accept: str | None = None,
+        query: dict[str, str] | None = None,
+    ) -> Iterator[T]:
+        """Yield the objects of a kind that every cluster has."""
+
+    def list_custom(self, group: str, plural: str) -> Iterator[CustomObject]:
+        """Yield the objects of a kind that may not be served here."""
+
+    def resolve(self, pod: Meta) -> TopOwner | None:
+        """Return the topmost owner of a pod; None = unknown."""
+
+
+class LiveObjects:
+    """The objects that an API server lists; each list is a poll."""
+
+    def __init__(self, api: ApiConnection, polls: Polls, *, page_size: int) -> None:
+        self._api, self._polls, self._limit = api, polls, page_size
+        self.host = api.host
+        self._discovery = Discovery(api)
+        self.resolve = Owners(LiveLookup(api, self._discovery, polls, limit=page_size)).top
+
+    def list_custom(self, group: str, plural: str) -> Iterator[CustomObject]:
+        """Yield the objects of a kind that may not be served here."""
+        path: str | None = None
+        with self._polls.discovery(self.host, group):
+            path = self._discovery.collection(group, plural)
+        if path is not None:
+            yield from self.list(path, CustomObject)
+
+    def list(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        accept: str | None = None,
+        query: dict[str, str] | None = None,
+    ) -> Iterator[T]:
+        """Yield the objects at a path, each once."""
+        met: set[str] = set()  # a list that expired in the middle returns objects again
+        query_text = "".join(f"?{value}" for value in (query or {}).values())
+        with self._polls.begin(f"{self.host}{path}{query_text}") as poll:
+            decoder = PageDecoder(shape, poll.reject)
+            for page in Listing(
+                self._api, path, decoder, limit=self._limit, accept=accept, query=query
+            ):
+                for item in page:
+                    uid = item.metadata.uid
+                    if uid not in met or not uid:
+                        met.add(uid)
+                        poll.samples += 1
+                        yield item
+
+
 class Survey:
     """The results of one poll; `nodes` and `pods` yield rows, the rest is stored for them.
 
@@ -63,8 +128,8 @@ class Survey:
 
     def __init__(
         self,
-        api: ApiConnection,
-        settings: KubernetesSettings,
+        source: ObjectSource,
+        team_labels: Sequence[str],
         *,
         cluster: str,
         clock: Callable[[], datetime],
@@ -73,9 +138,9 @@ class Survey:
         watches: Watches | None = None,
     ) -> None:
         self._watches = watches if watches is not None and watches.usable else None
-        self._api, self._settings, self._polls, self._unlisted = api, settings, polls, unlisted
+        self._source, self._team_labels = source, team_labels
+        self._polls, self._unlisted = polls, unlisted
         self._cluster, self._clock = cluster, clock
-        self._discovery = Discovery(api)
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._protections: dict[str, dict[str, str]] = {}
         self._replicas: dict[str, int] = {}
@@ -89,8 +154,6 @@ class Survey:
         self._gpu_workloads: set[tuple[str | None, str | None, str | None]] = set()
         self._jobs = JobObjects()
         self._groups_with_pods: set[tuple[str, str]] = set()
-        lookup = LiveLookup(api, self._discovery, polls, limit=settings.page_size)
-        self._owners = Owners(lookup)
 
     def batches(self) -> Iterator[Batch]:
         """Yield all inventory in the order in which rows need each other.
@@ -111,28 +174,32 @@ class Survey:
 
     def prepare(self) -> None:
         """Read what the rows of nodes and pods refer to: claims, namespaces, queues."""
-        slices = list(self._custom("resource.k8s.io", "resourceslices"))
-        claims = list(self._custom("resource.k8s.io", "resourceclaims")) if slices else []
-        self._dra = Dra(slices, claims)
-        for namespace in self._list(NAMESPACES, Partial, accept=PARTIAL):
+        self._dra = self._read_claims()
+        for namespace in self._source.list(NAMESPACES, Partial, accept=PARTIAL):
             meta = namespace.metadata
             self._namespaces[meta.name] = meta.labels or {}
             self._protections[meta.name] = meta.protections
         self._jobs = JobObjects(
-            workloads=list(self._custom("kueue.x-k8s.io", "workloads")),
-            volcano_groups=list(self._custom("scheduling.volcano.sh", "podgroups")),
+            workloads=list(self._source.list_custom("kueue.x-k8s.io", "workloads")),
+            volcano_groups=list(self._source.list_custom("scheduling.volcano.sh", "podgroups")),
         )
         if self._jobs.workloads:
-            flavors = list(self._custom("kueue.x-k8s.io", "resourceflavors"))
+            flavors = list(self._source.list_custom("kueue.x-k8s.io", "resourceflavors"))
             self._jobs = msgspec.structs.replace(self._jobs, flavors=flavors)
         self._queues.add_groups(self._jobs.volcano_groups)
-        self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
+        self._queues.add_groups(self._source.list_custom("scheduling.run.ai", "podgroups"))
         self._queues.add_workloads(self._jobs.workloads)
+
+    def _read_claims(self) -> Dra:
+        slices = list(self._source.list_custom("resource.k8s.io", "resourceslices"))
+        if not slices:
+            return Dra()
+        return Dra(slices, self._source.list_custom("resource.k8s.io", "resourceclaims"))
 
     def nodes(self) -> Iterator[Row]:
         """Yield rows of the `node` table."""
         if self._watches is None:
-            yield from (self.node(node) for node in self._list(NODES, Node))
+            yield from (self.node(node) for node in self._source.list(NODES, Node))
             return
         for node, at in self._from_watch(NODES, self._watches.nodes):
             yield self.node(node, at)
@@ -144,7 +211,7 @@ class Survey:
         before = len(self._polls.rows)
         pods_listed: Iterator[tuple[Pod, datetime | None]]
         if self._watches is None:
-            pods_listed = ((pod, None) for pod in self._list(PODS, Pod))
+            pods_listed = ((pod, None) for pod in self._source.list(PODS, Pod))
         else:
             pods_listed = self._from_watch(PODS, self._watches.pods)
         for pod, at in pods_listed:
@@ -166,7 +233,7 @@ class Survey:
         objects, at = collection.current() or ([], self._clock())
         silent = self._clock() - at
         late = f"the watch said nothing for {silent}" if silent > QUIET else None
-        self._polls.record(f"{self._api.host}{path}", at, len(objects), late, end=at)
+        self._polls.record(f"{self._source.host}{path}", at, len(objects), late, end=at)
         yield from ((item, at) for item in objects)
 
     def _keep_addresses(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -208,8 +275,8 @@ class Survey:
         return PodContext(
             cluster=self._cluster,
             now=self._clock if at is None else lambda: at,
-            resolve=self._owners.top,
-            team_labels=self._settings.team_labels,
+            resolve=self._source.resolve,
+            team_labels=self._team_labels,
             namespaces=self._namespaces,
             protections=self._protections,
             replicas=self._replicas,
@@ -223,13 +290,13 @@ class Survey:
         """Yield rows of the `pending_workload` table: jobs that may wait without pods."""
         jobs = self._jobs
         listed = (
-            list(self._custom(VOLCANO_JOB[0], "jobs"))
+            list(self._source.list_custom(VOLCANO_JOB[0], "jobs"))
             if needs_volcano_jobs(jobs.volcano_groups)
             else ()
         )
         objects = msgspec.structs.replace(
             jobs,
-            groups=list(self._custom("scheduling.x-k8s.io", "podgroups")),
+            groups=list(self._source.list_custom("scheduling.x-k8s.io", "podgroups")),
             volcano_jobs={(job.metadata.namespace, job.metadata.name): job for job in listed},
         )
         yield from list_pending_rows(
@@ -244,12 +311,12 @@ class Survey:
             list_quota_rows, cluster=self._cluster, now=self._clock(), queues=self._queues
         )
         for kind in read_quota_kinds():
-            items = self._custom(kind.group, kind.plural)
+            items = self._source.list_custom(kind.group, kind.plural)
             yield from build_each("quota", items, partial(build, kind), self._polls.rejections)
 
     def _budgets(self) -> Iterator[Row]:
         now = self._clock()
-        for item in self._custom("policy", "poddisruptionbudgets"):
+        for item in self._source.list_custom("policy", "poddisruptionbudgets"):
             yield build_budget_row(item, cluster=self._cluster, now=now)
 
     def _events(self) -> Iterator[Row]:
@@ -257,12 +324,14 @@ class Survey:
             if not names_wanted:
                 continue
             query = {"fieldSelector": f"involvedObject.kind={kind}"}
-            for event in self._list(EVENTS, Event, query=query):
+            for event in self._source.list(EVENTS, Event, query=query):
                 about = event.involved_object
                 if (about.uid if kind == "Pod" else about.name) in names_wanted:
                     yield build_event_row(event, cluster=self._cluster)
         for reason in REFUSALS:
-            for event in self._list(EVENTS, Event, query={"fieldSelector": f"reason={reason}"}):
+            for event in self._source.list(
+                EVENTS, Event, query={"fieldSelector": f"reason={reason}"}
+            ):
                 if is_refusal(event):
                     yield build_event_row(event, cluster=self._cluster)
         yield from self._controller_events()
@@ -274,45 +343,10 @@ class Survey:
             {a for (a, _), k in read_controller_reasons().items() if k in kinds}
         ):
             query = {"fieldSelector": f"involvedObject.kind={api_kind}"}
-            for event in self._list(EVENTS, Event, query=query):
+            for event in self._source.list(EVENTS, Event, query=query):
                 about, kind = event.involved_object, find_controller_kind(event)
                 if (kind, about.namespace, about.name) in self._gpu_workloads:
                     yield {**build_event_row(event, cluster=self._cluster), "kind": kind}
-
-    def _custom(self, group: str, plural: str) -> Iterator[CustomObject]:
-        """Yield the objects of a kind that may not be served here."""
-        path: str | None = None
-        with self._polls.discovery(self._api.host, group):
-            path = self._discovery.collection(group, plural)
-        if path is not None:
-            yield from self._list(path, CustomObject)
-
-    def _list(
-        self,
-        path: str,
-        shape: type[T],
-        *,
-        accept: str | None = None,
-        query: dict[str, str] | None = None,
-    ) -> Iterator[T]:
-        met: set[str] = set()  # a list that expired in the middle returns objects again
-        query_text = "".join(f"?{value}" for value in (query or {}).values())
-        with self._polls.begin(f"{self._api.host}{path}{query_text}") as poll:
-            decoder = PageDecoder(shape, poll.reject)
-            for page in Listing(
-                self._api,
-                path,
-                decoder,
-                limit=self._settings.page_size,
-                accept=accept,
-                query=query,
-            ):
-                for item in page:
-                    uid = item.metadata.uid
-                    if uid not in met or not uid:
-                        met.add(uid)
-                        poll.samples += 1
-                        yield item
 
 
 def is_in_group(meta: Meta) -> bool:
