@@ -7,10 +7,20 @@
 SELECT
     *, -- noqa: AM04
     requests_per_s > 0 AS serves,
-    list_sum([requests_running, requests_waiting, requests_swapped]) AS known_held,
+    -- Sums of lists are slower.
+    CASE
+        WHEN coalesce(requests_running, requests_waiting, requests_swapped) IS NOT null
+            THEN
+                coalesce(requests_running, 0)
+                + coalesce(requests_waiting, 0)
+                + coalesce(requests_swapped, 0)
+    END AS known_held,
     coalesce(known_held = 0 AND requests_waiting IS null, false) AS is_load_unknown,
     CASE WHEN NOT is_load_unknown THEN known_held END AS requests_held,
-    coalesce(serves, false) OR coalesce(requests_held > 0, false) AS is_requested,
+    coalesce(
+        requests_per_s > 0 OR requests_running > 0 OR requests_waiting > 0 OR requests_swapped > 0,
+        false
+    ) AS is_requested,
     net_rx_bps + net_tx_bps AS net_bps,
-    list_sum([fs_read_bps, fs_write_bps]) AS fs_bps
+    coalesce(fs_read_bps + fs_write_bps, fs_read_bps, fs_write_bps) AS fs_bps
 FROM pod_sample
