@@ -11,7 +11,7 @@ run, preconditions, journal, undo and repair after a crash are the same for ever
 import hashlib
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -307,6 +307,11 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 def compute_decision_id(policy: str, finding: str, step: Step) -> str:
     """Hash what identifies a decision: the policy, the case and the stage."""
     return _hash(policy, finding, step)
+
+
+def list_case_ids(policy: str, finding: str) -> list[str]:
+    """Return the ids that lists have of a policy's case: its finding's, and its decisions'."""
+    return [finding, *(compute_decision_id(policy, finding, step) for step in get_args(Step))]
 
 
 def action_id(decision: str, uid: str, at: datetime) -> str:

@@ -46,7 +46,15 @@ from actions.notices.notice_text import build_notice
 from actions.plan import ActionPlan, plan
 from actions.policy.budgets import BudgetUsage, get_horizon, has_fleet_budget
 from actions.policy.model import Policy
-from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, compute_decision_id
+from fallow.action_models import (
+    CaseHistory,
+    Decision,
+    Facts,
+    Outcome,
+    Reason,
+    compute_decision_id,
+    list_case_ids,
+)
 from fallow.approvals import Approver, is_same_person
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError, WarehouseError
 from fallow.settings.actions import ActionsSettings
@@ -462,15 +470,15 @@ class Actor:
 def approve(record: JournalState, prefix: str, by: str, subject: str = "") -> str:
     """Journal a person's approval of an action; return its id. The approver is not the requester.
 
-    `prefix` begins the id of the request, or of its finding, as plans list it. `subject` is that of
-    the person's sign-in; empty = nobody signed in, so names are compared.
+    `prefix` begins the id of the request, or of its finding or decision, as plans list them.
+    `subject` is that of the person's sign-in; empty = nobody signed in, so names are compared.
 
     Raises:
         UsageError: no action of that id waits for approval.
         RefusedError: the approver requested the action, or approved it already.
     """
     record.catch_up()
-    request = record.approval_requests[_find_request(record.approval_requests, prefix)]
+    request = record.approval_requests[find_request(record.approval_requests, prefix)]
     approver = Approver(by, subject)
     if is_same_person(approver, Approver(request.by)):
         raise RefusedError(
@@ -487,17 +495,33 @@ def approve(record: JournalState, prefix: str, by: str, subject: str = "") -> st
     return request.decision
 
 
-def _find_request(requests: Mapping[str, ApprovalRequest], prefix: str) -> str:
-    if prefix and not any(key.startswith(prefix) for key in requests):
-        keys = [key for key, request in requests.items() if request.finding.startswith(prefix)]
-        if len(keys) > 1:
-            raise UsageError(
-                f"{len(keys)} actions on finding {prefix!r} wait for approval",
-                hint=f"one of: {', '.join(sorted(keys))}",
-            )
-        if keys:
-            return keys[0]
-    return find_by_prefix(prefix, requests, "request")
+def find_request(requests: Mapping[str, ApprovalRequest], prefix: str) -> str:
+    """Return the request that an id of it, of its finding or of a stage's decision begins.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    keys = [
+        key
+        for key, request in requests.items()
+        if any(
+            name.startswith(prefix)
+            for name in (key, *list_case_ids(request.policy, request.finding))
+        )
+    ]
+    if prefix in requests:
+        return prefix
+    if not prefix or not keys:
+        raise UsageError(
+            f"no request {prefix!r} in the journal",
+            hint="`fallow actions` lists those that wait; the next turn requests what a plan holds",
+        )
+    if len(keys) > 1:
+        raise UsageError(
+            f"{len(keys)} actions on finding {prefix!r} wait for approval",
+            hint=f"one of: {', '.join(sorted(keys))}",
+        )
+    return keys[0]
 
 
 def _require_cases(only: Collection[str], facts: Mapping[str, Facts]) -> None:

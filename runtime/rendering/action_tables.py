@@ -8,12 +8,13 @@ import msgspec
 from actions.cluster.literal_values import hide_literals
 from actions.gate_answers import format_subject
 from actions.journal import ActionState, JournalState
+from actions.journal.permissions import ApprovalRequest
 from actions.loop.actor import find_by_prefix
 from actions.loop.protocols import TurnReport
 from runtime.rendering.tables import document, render
 
 MOST_REASONS = 3
-WAITS = "waits for approval"
+WAITS, APPROVED = "waits for approval", "approved"
 OUTDATED = "outdated"
 """Of a request whose case is not in the last plan any more: an approval has no effect."""
 
@@ -99,36 +100,37 @@ def build_approval_rows(
 
     `outdated`: the requests whose case is not in the last plan.
     """
-    rows = []
-    for request in record.approval_requests.values():
-        if record.approvals(request.policy, request.finding):
-            continue
-        rows.append(
-            {
-                "action": request.decision,
-                "at": request.at,
-                "policy": request.policy,
-                "workload": format_subject(request.subject),
-                "do": request.verb,
-                "result": OUTDATED if request.decision in outdated else WAITS,
-                "by": request.by,
-                "freed_gpus": None,
-                "why": None,
-            }
-        )
-    return rows
+    return [
+        _request_row(request, OUTDATED if request.decision in outdated else WAITS)
+        for request in record.approval_requests.values()
+        if not record.approvals(request.policy, request.finding)
+    ]
+
+
+def _request_row(request: ApprovalRequest, result: str) -> dict[str, Any]:
+    return {
+        "action": request.decision,
+        "at": request.at,
+        "policy": request.policy,
+        "workload": format_subject(request.subject),
+        "do": request.verb,
+        "result": result,
+        "by": request.by,
+        "freed_gpus": None,
+        "why": None,
+    }
 
 
 def render_action(record: JournalState, prefix: str, output: str) -> str:
-    """Return one action with all that the journal has about it, without values of `env`.
+    """Return one action or request with all that the journal has about it, without values of `env`.
 
     Rows of old versions have such values: a journal is never rewritten.
 
     Raises:
-        UsageError: no action, or several, begin with `prefix`.
+        UsageError: no action and no request, or several, begin with `prefix`.
     """
-    action = find_by_prefix(prefix, record.actions, "action")
-    state = record.actions[action]
+    action = find_by_prefix(prefix, [*record.actions, *record.approval_requests], "action")
+    state = record.actions.get(action)
     rows = [
         {
             "seq": e.seq,
@@ -140,9 +142,16 @@ def render_action(record: JournalState, prefix: str, output: str) -> str:
         for e in record.journal.entries(key=action)
     ]
     if output == "json":
-        action_body: Any = hide_literals(msgspec.to_builtins(state.action, enc_hook=str))
+        known: Any = record.approval_requests[action] if state is None else state.action
+        action_body: Any = hide_literals(msgspec.to_builtins(known, enc_hook=str))
         return document("action", {"action": action_body, "rows": rows})
-    summary = render([_action_row(state)], output, noun="action")
+    if state is None:
+        request = record.approval_requests[action]
+        is_approved = record.approvals(request.policy, request.finding)
+        row = _request_row(request, APPROVED if is_approved else WAITS)
+    else:
+        row = _action_row(state)
+    summary = render([row], output, noun="action")
     short = [{**row, "document": _shorten_document(row)} for row in rows]
     return summary + "\n" + render(short, output, noun="rows")
 

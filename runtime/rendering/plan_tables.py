@@ -166,7 +166,7 @@ def _build_decision_row(
         **_split_usd(decision.usd_per_day, facts),
         "gpu_hours_per_day": decision.gpu_hours_per_day,
         "why": why,
-        "id": decision.id,
+        "id": decision.finding,
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actions.journal import ActionState, event_types
+from fallow.action_models import compute_decision_id
 from tests.actions.loop.site import SPACE, Site, bare
 from tests.cli.conftest import Fallow
 
@@ -270,6 +271,10 @@ def test_whoever_asks_does_not_approve(site: Site, cli: Fallow) -> None:
     assert ran.code == 0
     assert "is approved by bob" in ran.err
     assert cli("approve", "abc", "--by", "bob").code == 3
+    assert "approved" in cli("actions", "abc123").out
+    held = compute_decision_id("idle", "f-web", "snapshot")
+    assert cli("approve", held, "--by", "cara").code == 0, "the id that a plan has of it"
+    assert cli("approve", "0" * 12).code == 2
 
 
 def test_a_tampered_journal_is_named_at_its_row(site: Site, cli: Fallow) -> None:

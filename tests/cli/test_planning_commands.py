@@ -1,6 +1,8 @@
 """`fallow plan`, `why-not` and `backtest` through the command line, on a stored past."""
 
+import csv
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -352,3 +354,24 @@ def test_a_plan_and_why_not_say_since_when_it_idles(
     assert "Job/ns/resting,2026-11-01" in ran.out
     ran = fallow("why-not", "resting", *policy)
     assert "idle since 2026-11-01 00:00 UTC (2d)" in ran.out
+
+
+def test_every_id_that_a_list_prints_is_explained(
+    fallow: Fallow, stored: Path, rules: Path, tmp_path: Path
+) -> None:
+    home = ("--home", shutil.copytree(stored, tmp_path / "home"))
+    policy = ("--policies", rules / "easy.yaml", "--at", AT)
+    printed = [
+        fallow("analyze", *home, "-o", "csv").out,
+        fallow("plan", *home, *policy, "-o", "csv").out,
+        fallow("analyze", *home, "--threshold", "0.01", "--window", "20h", "-o", "csv").out,
+    ]
+    rows = [row for text in printed for row in csv.DictReader(text.splitlines())]
+    plan = json.loads(fallow("plan", *home, *policy, "-o", "json").out)
+    settings = tmp_path / "explain.yaml"
+    settings.write_text(f"actions: {{policies: {rules}}}\n")
+    ids = {row["id"] for row in rows} | {decision["id"] for decision in plan["decisions"]}
+    assert len(ids) > len(plan["decisions"]) > 0
+    for name in sorted(ids):
+        ran = fallow("explain", name, *home, "--config", settings)
+        assert ran.code == 0, (name, ran.err)

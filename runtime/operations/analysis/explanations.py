@@ -6,13 +6,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from actions.journal import Journal, JournalState
+from actions.journal.permissions import ApprovalRequest
 from fallow import plugins
+from fallow.action_models import list_case_ids
+from fallow.errors import UsageError
 from fallow.models import Finding, Recommendation
 from fallow.protocols import Explainable, Views
 from fallow.settings import Settings
 from fallow.window import EARLIEST, Window
 from runtime.operations.acting import action_history
-from runtime.operations.acting.plans import get_journal_path
+from runtime.operations.acting.plans import get_journal_path, load_policies
 from runtime.operations.analysis import analyzer_runs, findings
 from runtime.operations.analysis.story import get_waste_key, sum_wastes
 from runtime.operations.queries import load_sql
@@ -42,10 +45,13 @@ def explain_any(
 ) -> tuple[str, dict[str, Any]]:
     """Return the document's noun and what an action, or else a stored finding, rests on.
 
+    The id of a request for approval or of a plan's decision is about its finding.
+
     Raises:
         UsageError: no action and no finding, or several, begin with `prefix`.
     """
     path = get_journal_path(settings)
+    requests: Mapping[str, ApprovalRequest] = {}
     if path.is_file():
         with Journal.open(path, lambda: now, write=False) as journal:
             record = JournalState(journal).catch_up()
@@ -54,7 +60,35 @@ def explain_any(
                 return ACTION, action_history.explain_action(
                     warehouse, settings, record, action, now
                 )
-    return FINDING, explain_finding(warehouse, prefix, settings)
+            requests = record.approval_requests
+    try:
+        return FINDING, explain_finding(warehouse, prefix, settings)
+    except UsageError:
+        finding = _find_decided(warehouse, settings, requests, prefix)
+        if finding is None:
+            raise
+    return FINDING, explain_finding(warehouse, finding, settings)
+
+
+def _find_decided(
+    views: Views, settings: Settings, requests: Mapping[str, ApprovalRequest], prefix: str
+) -> str | None:
+    """Return the finding of the request or of the plan's decision that begins so; None = of none.
+
+    Decisions are not stored: their ids are those of the policies' stages for each finding.
+    """
+    cases = {(request.policy, request.finding) for request in requests.values()}
+    policies = {policy for policy, _ in cases}
+    if settings.actions.policies.exists():
+        policies |= {policy.name for policy in load_policies(settings)}
+    stored = views.query("SELECT id FROM finding")["id"].to_pylist()
+    cases |= {(policy, finding) for policy in policies for finding in stored}
+    matches = {
+        finding
+        for policy, finding in cases
+        if any(name.startswith(prefix) for name in list_case_ids(policy, finding))
+    }
+    return matches.pop() if len(matches) == 1 else None
 
 
 def explain_finding(views: Views, prefix: str, settings: Settings | None = None) -> dict[str, Any]:
