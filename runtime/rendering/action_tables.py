@@ -142,8 +142,8 @@ def render_action(record: JournalState, prefix: str, output: str) -> str:
         for e in record.journal.entries(key=action)
     ]
     if output == "json":
-        known: Any = record.approval_requests[action] if state is None else state.action
-        action_body: Any = hide_literals(msgspec.to_builtins(known, enc_hook=str))
+        subject: Any = record.approval_requests[action] if state is None else state.action
+        action_body: Any = hide_literals(msgspec.to_builtins(subject, enc_hook=str))
         return document("action", {"action": action_body, "rows": rows})
     if state is None:
         request = record.approval_requests[action]
