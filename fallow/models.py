@@ -132,6 +132,33 @@ class Finding(msgspec.Struct, frozen=True):
     recommendations: tuple[Recommendation, ...] = ()
 
 
+class FindingKey(msgspec.Struct, frozen=True):
+    """What identifies a finding, with its window."""
+
+    analyzer: str
+    kind: str
+    subject: Subject
+    window: Window
+
+    def build(
+        self,
+        *,
+        evidence: Evidence,
+        confidence: float,
+        details: dict[str, Any],
+        verdict: Verdict = "wasteful",
+        gpu_hours: float = 0.0,
+        usd: Decimal | None = Decimal(0),
+        recommendations: tuple[Recommendation, ...] = (),
+    ) -> Finding:
+        """Return the finding; without hours it claims none."""
+        return Finding(
+            compute_finding_id(self.analyzer, self.kind, self.subject, self.window.start),
+            self.analyzer, self.kind, self.subject, self.window, verdict, evidence, confidence,
+            gpu_hours, usd, details, recommendations,
+        )  # fmt: skip
+
+
 class Unjudged(msgspec.Struct, frozen=True):
     """A workload that seemed idle or could not be observed, and why there is no verdict."""
 

@@ -9,7 +9,7 @@ from analyzers.datapath.rows import WorkloadWaits
 from analyzers.datapath.tiers import MONTH, ReadRange, TierMove
 from analyzers.money import CENT
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
-from fallow.models import Finding, Recommendation, State, Subject, compute_finding_id
+from fallow.models import Finding, FindingKey, Recommendation, State, Subject
 from fallow.settings.datapath import Dataset
 from fallow.window import Window
 
@@ -29,13 +29,7 @@ def build_wait(row: WorkloadWaits, money: WorkloadCosts, window: Window) -> Iter
         f"in {row.hours} hours GPUs are active {row.act:.0%} of the time while "
         f"{row.input_bps / 1e6:,.0f} MB/s come in for each"
     )
-    yield Finding(
-        id=compute_finding_id(ANALYZER, "data_bound", about, window.start),
-        analyzer=ANALYZER,
-        kind="data_bound",
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    yield FindingKey(ANALYZER, "data_bound", about, window).build(
         evidence="suspected",
         confidence=0.6,
         gpu_hours=round(total.gpu_hours * share, 6),
@@ -148,16 +142,9 @@ def _build_storage(  # noqa: PLR0917
     usd, days = saving
     length = Fraction(str(window.seconds)) / 86_400
     ratio = [float(r * MONTH / Fraction(data.gib)) for r in (reads.least, reads.most)]
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, about, window).build(
         evidence="suspected",
         confidence=0.8,
-        gpu_hours=0.0,
         usd=_round_dollars(usd / days * length),
         details={
             "why": advice.why,

@@ -21,7 +21,7 @@ from analyzers.demand.headroom import (
 )
 from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 from analyzers.money import CENT, compute_dollars
-from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Claim, Finding, FindingKey, Recommendation, Subject
 from fallow.settings.capacity import DemandSettings
 from fallow.window import Window, format_duration
 
@@ -263,13 +263,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     advice = read_advice(ANALYZER)[kind].fill(words)
     days = Decimal(repr(window.seconds / 86_400))
     usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, about, window).build(
         evidence="suspected" if assumed or not gpu_hours else "confirmed",
         confidence=0.6 if assumed or not gpu_hours else 0.9,
         gpu_hours=gpu_hours,

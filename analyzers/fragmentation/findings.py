@@ -27,7 +27,7 @@ from analyzers.fragmentation.planning import plan_most
 from analyzers.money import SMALLEST
 from analyzers.pending import Pending, sum_gpus
 from fallow.fragmentation import FragmentationMeasure
-from fallow.models import Evidence, Finding, Subject, compute_finding_id
+from fallow.models import Evidence, Finding, FindingKey, Subject
 from fallow.protocols import Views
 from fallow.settings.capacity import FragmentationSettings
 from fallow.window import Window
@@ -78,13 +78,7 @@ def build_pool_finding(
         "moments": len(measurement.idle),
         "assumptions": [*state.notes, *([NO_HOURS] if state.still else [])],
     }
-    return Finding(
-        id=compute_finding_id("fragmentation", FREE, subject, window.start),
-        analyzer="fragmentation",
-        kind=FREE,
-        subject=subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey("fragmentation", FREE, subject, window).build(
         evidence=evidence,
         confidence=_compute_confidence(state, rows, evidence),
         gpu_hours=money.gpu_hours,
@@ -124,13 +118,7 @@ def build_mig_finding(
     details = describe_mig(cut)
     again = build_parameters(views, state.cluster, window.end, cut)
     loss = PoolLoss(subject, pool.pool, pool.model, money, window)
-    return Finding(
-        id=compute_finding_id("fragmentation", STRANDED, subject, window.start),
-        analyzer="fragmentation",
-        kind=STRANDED,
-        subject=subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey("fragmentation", STRANDED, subject, window).build(
         evidence="confirmed" if state.demand.profiles else "suspected",
         confidence=1.0 if state.demand.profiles else 0.5,
         gpu_hours=money.gpu_hours,

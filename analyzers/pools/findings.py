@@ -15,7 +15,7 @@ from analyzers.pools.planning import NodeMix
 from analyzers.pools.rows import FreeHours
 from analyzers.pools.sizing import PoolSizing
 from analyzers.rows import decode_frame
-from fallow.models import Claim, Finding, Recommendation, Saving, State, Subject, compute_finding_id
+from fallow.models import Claim, Finding, FindingKey, Recommendation, Saving, State, Subject
 from fallow.window import Window
 
 ANALYZER = "pools"
@@ -63,13 +63,7 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     caution = [advice.caution, *doubts]
     if pool.pending_gpus and saving == "capacity":
         caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, about, window).build(
         evidence="suspected" if doubts else "confirmed",
         confidence=0.6 if doubts else 0.9,
         gpu_hours=round(waste.gpu_hours, 6),

@@ -15,7 +15,7 @@ from analyzers.work import (
     compute_per_day,
     compute_share,
 )
-from fallow.models import Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Finding, FindingKey, Recommendation, Subject
 from fallow.window import Window
 
 ANALYZER = "precision"
@@ -58,13 +58,7 @@ def build_format_finding(
         assumed.append(f"peak rates of {row.model} are from memory: {bottleneck.peaks.source}")
     if cost.usd is None:
         assumed.append("some of its hours have no price: no dollars")
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, subject, start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=subject,
-        window=Window(start, end),
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, subject, Window(start, end)).build(
         evidence="suspected",
         confidence=CONFIDENCE,
         gpu_hours=round(cost.gpu_hours * low, 6),
@@ -134,17 +128,9 @@ def build_fragmentation_finding(row: AllocatorMemory, window: Window) -> Finding
         f"{row.fragmented:.0%} of the memory that its allocator reserves is in no tensor: "
         f"{unused:,.1f} GiB of each pod's {row.reserved / GIB:,.1f}"
     )
-    return Finding(
-        id=compute_finding_id(ANALYZER, "allocator_fragmentation", about, window.start),
-        analyzer=ANALYZER,
-        kind="allocator_fragmentation",
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, "allocator_fragmentation", about, window).build(
         evidence="suspected",
         confidence=0.45,
-        gpu_hours=0.0,
-        usd=Decimal(0),
         details={
             "why": why,
             "fragmentation": round(row.fragmented, 4),

@@ -20,10 +20,10 @@ from fallow.models import (
     Claim,
     Evidence,
     Finding,
+    FindingKey,
     Recommendation,
     State,
     Subject,
-    compute_finding_id,
 )
 from fallow.settings.capacity import QuotaSettings
 from fallow.window import Window
@@ -294,13 +294,7 @@ def _build_finding(  # noqa: PLR0917  (one call per kind)
     advice = read_advice(ANALYZER)[advised or kind].fill(words)
     usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
     days = window.seconds / 86_400
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, about, window).build(
         evidence=evidence,
         confidence=0.9 if evidence == "confirmed" else 0.6,
         gpu_hours=gpu_hours,

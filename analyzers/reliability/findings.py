@@ -27,7 +27,7 @@ from analyzers.reliability.gpu_costs import GpuCost, build_claims, sum_states
 from analyzers.reliability.rows import MissingDevices, NodeLifetime
 from analyzers.workload_rows import Owner
 from fallow.checkpointing import compute_daly_interval, compute_mtbf, compute_time_per_work
-from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, compute_finding_id
+from fallow.models import Claim, Finding, FindingKey, Recommendation, Subject, Unjudged
 from fallow.settings.reliability import ReliabilitySettings
 from fallow.window import Window, format_duration
 from warehouse.disruption_budgets import DisruptionBudget
@@ -452,13 +452,7 @@ def build_finding(  # noqa: PLR0917  (one place where findings are made)
     claims = advice.claims if advice else ()
     saved = sum(c.gpu_hours for c in claims)
     usd = sum((c.usd or Decimal() for c in claims), Decimal())
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, about, window).build(
         evidence="confirmed" if certain else "suspected",
         confidence=0.9 if certain else 0.6,
         gpu_hours=round(bill.gpu_hours, 6),

@@ -7,7 +7,7 @@ from analyzers.scaling.families import STEPS, JobThroughput
 from analyzers.scaling.rows import JobPace
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
 from analyzers.workload_rows import Owner
-from fallow.models import Evidence, Finding, Recommendation, State, Subject, compute_finding_id
+from fallow.models import Evidence, Finding, FindingKey, Recommendation, State, Subject
 from fallow.settings.service_levels import ScalingSettings
 from fallow.window import Window
 
@@ -37,13 +37,7 @@ def build_finding(
         f"each of its {row.gpus} GPUs does {worst.efficiency:.0%} of what one does on "
         f"{worst.base_gpus} ({worst.unit} of family {worst.family})"
     )
-    return Finding(
-        id=compute_finding_id(ANALYZER, "poor_scaling", subject, window.start),
-        analyzer=ANALYZER,
-        kind="poor_scaling",
-        subject=subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, "poor_scaling", subject, window).build(
         evidence=evidence,
         confidence=0.8 if evidence == "confirmed" else 0.45,
         gpu_hours=round(total.gpu_hours * share, 6),

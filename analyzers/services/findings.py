@@ -1,13 +1,12 @@
 """Build the findings of a service: its levels, and the replicas that it does not need."""
 
-from decimal import Decimal
 from math import ceil
 from typing import Any
 
 from analyzers.services.levels import InferenceService, ServiceLevel
 from analyzers.services.rows import ReplicaUse
 from analyzers.work import WorkloadCosts, compute_per_day, compute_share
-from fallow.models import Finding, Recommendation, State, compute_finding_id
+from fallow.models import Finding, FindingKey, Recommendation, State
 from fallow.settings.service_levels import ServicesSettings
 from fallow.window import Window
 
@@ -25,17 +24,10 @@ def build_missed(service: InferenceService, window: Window) -> Finding | None:
     if not bad:
         return None
     why = "; ".join(level.spoken() for level in bad)
-    return Finding(
-        id=compute_finding_id(ANALYZER, "slo_missed", service.subject, window.start),
-        analyzer=ANALYZER,
-        kind="slo_missed",
-        subject=service.subject,
-        window=window,
+    return FindingKey(ANALYZER, "slo_missed", service.subject, window).build(
         verdict="busy",
         evidence="suspected",
         confidence=0.9 if not any(level.mean_only for level in bad) else 0.6,
-        gpu_hours=0.0,
-        usd=Decimal(0),
         details={
             "why": why,
             "levels": [_describe_level(level) for level in service.levels],
@@ -72,13 +64,7 @@ def build_spare_replicas(
         f"as {row.most_active:.2f} of them; at most {worst:.0%} of the error budget is used"
     )
     enough = round(needed * row.devices, 3)
-    return Finding(
-        id=compute_finding_id(ANALYZER, "slo_headroom", service.subject, window.start),
-        analyzer=ANALYZER,
-        kind="slo_headroom",
-        subject=service.subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, "slo_headroom", service.subject, window).build(
         evidence="suspected",
         confidence=0.6,
         gpu_hours=round(total.gpu_hours * share, 6),

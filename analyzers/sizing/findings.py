@@ -14,7 +14,7 @@ from analyzers.work import (
     compute_share,
 )
 from analyzers.workload_rows import Owner
-from fallow.models import Claim, Evidence, Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Claim, Evidence, Finding, FindingKey, Recommendation, Subject
 from fallow.window import Window
 
 ANALYZER = "sizing"
@@ -50,13 +50,7 @@ def build_finding(
             *_list_assumptions(row, priced=usd is not None, in_ledger=total is not None),
         ],
     }
-    return Finding(
-        id=compute_finding_id(ANALYZER, sign.kind, subject, start),
-        analyzer=ANALYZER,
-        kind=sign.kind,
-        subject=subject,
-        window=Window(start, end),
-        verdict="wasteful",
+    return FindingKey(ANALYZER, sign.kind, subject, Window(start, end)).build(
         evidence=sign.evidence,
         confidence=_compute_confidence(row, sign.evidence),
         gpu_hours=wasted_hours,
@@ -80,13 +74,7 @@ def build_blocking(  # noqa: PLR0917  (one call)
 ) -> Finding:
     """Return the finding of a workload whose requests make GPUs of its node unusable."""
     usd = [c.usd for c in claims]
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, subject, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, subject, window).build(
         evidence=evidence,
         confidence=0.9 if evidence == "confirmed" else 0.45,
         gpu_hours=round(sum(c.gpu_hours for c in claims), 6),

@@ -9,7 +9,7 @@ import msgspec
 from analyzers.money import CENT, SMALLEST
 from analyzers.spot.plans import SpotPlan, find_surviving_checkpoints
 from analyzers.spot.tolerance import NO_BUDGET, ToleranceSignals
-from fallow.models import Claim, Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Claim, Finding, FindingKey, Recommendation, Subject
 from fallow.window import Window
 
 ANALYZER = "spot"
@@ -45,13 +45,7 @@ def build_finding(
         "manifest": {"requirements": [REQUEST]},
         "assumed": doubts,
     }
-    return Finding(
-        id=compute_finding_id(ANALYZER, kind, subject, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=subject,
-        window=window,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, kind, subject, window).build(
         evidence="suspected" if doubts else "confirmed",
         confidence=CONFIDENCE[min(len(doubts), len(CONFIDENCE) - 1)],
         gpu_hours=round(hours, 6),

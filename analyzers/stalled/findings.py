@@ -8,7 +8,7 @@ from analyzers.stalled.gangs import TrainingJob
 from analyzers.stalled.judge import StalledJob
 from analyzers.stalled.rows import QuietStretch
 from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
-from fallow.models import STALLED_JOB, Finding, State, Subject, compute_finding_id
+from fallow.models import STALLED_JOB, Finding, FindingKey, State, Subject
 from fallow.stalled_details import JobCheckpoint, LeftRank, StalledDetails, StalledProgress
 from fallow.window import Window, format_duration
 
@@ -28,13 +28,7 @@ def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Fi
     start = max(start, window.start)
     hours = round(sum(q.weight for q in stall.quiet) * (end - start).total_seconds() / 3600, 6)
     confirmed = stall.evidence == "confirmed"
-    return Finding(
-        id=compute_finding_id(ANALYZER, STALLED_JOB, subject, start),
-        analyzer=ANALYZER,
-        kind=STALLED_JOB,
-        subject=subject,
-        window=Window(start, end),
-        verdict="wasteful",
+    return FindingKey(ANALYZER, STALLED_JOB, subject, Window(start, end)).build(
         evidence=stall.evidence,
         confidence=0.9 if confirmed else 0.45,
         gpu_hours=hours,

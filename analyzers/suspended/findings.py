@@ -1,10 +1,8 @@
 """Build the findings of suspended jobs that can run again."""
 
-from decimal import Decimal
-
 from analyzers.suspended.judge import ResumeVerdict
 from capacity.queue.exclusions import ENDED_EXCLUSION
-from fallow.models import Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Finding, FindingKey, Recommendation, Subject
 from fallow.window import Window
 
 ANALYZER, KIND = "suspended", "suspended_job"
@@ -17,17 +15,9 @@ def build_finding(verdict: ResumeVerdict, window: Window) -> Finding:
     since = find_window(verdict, window)
     nodes, ended = ", ".join(verdict.nodes), verdict.ended_exclusion
     again = f"; {', '.join(ended.nodes)} is excluded no more: it has other GPUs" if ended else ""
-    return Finding(
-        id=compute_finding_id(ANALYZER, KIND, subject, since.start),
-        analyzer=ANALYZER,
-        kind=KIND,
-        subject=subject,
-        window=since,
-        verdict="wasteful",
+    return FindingKey(ANALYZER, KIND, subject, since).build(
         evidence="confirmed",
         confidence=0.9,
-        gpu_hours=0.0,
-        usd=Decimal(0),
         details={
             "why": verdict.reason,
             "action": action.id,

@@ -12,7 +12,7 @@ from analyzers.work import (
     compute_per_day,
     compute_share,
 )
-from fallow.models import Evidence, Finding, Recommendation, Subject, compute_finding_id
+from fallow.models import Evidence, Finding, FindingKey, Recommendation, Subject
 from fallow.window import Window
 
 ANALYZER, KIND = "topology", "spread_gang"
@@ -42,13 +42,7 @@ def build_finding(
     usd = None if total is None or total.usd is None else compute_share(total.usd, share)
     wasted_hours = round(hours * share, 6)
     why = _explain(gang, then)
-    return Finding(
-        id=compute_finding_id(ANALYZER, KIND, subject, start),
-        analyzer=ANALYZER,
-        kind=KIND,
-        subject=subject,
-        window=Window(start, end),
-        verdict="wasteful",
+    return FindingKey(ANALYZER, KIND, subject, Window(start, end)).build(
         evidence=evidence,
         confidence=0.9 if evidence == "confirmed" else 0.45,
         gpu_hours=wasted_hours,
