@@ -162,11 +162,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
         caution="; ".join(
             filter(
                 None,
-                (
-                    *(hold.why for hold in list_holds(finding)),
-                    f"lost: {verb.lost}",
-                    verb.caution,
-                ),
+                (*(hold.why for hold in list_holds(finding)), f"lost: {verb.lost}", verb.caution),
             )
         ),
         claims=build_claims(finding),

@@ -189,10 +189,7 @@ _COMBINE: Mapping[str, Callable[[Floats, Floats], Floats]] = {
 
 
 def _find_simple_devices(
-    catalog: SeriesCatalog,
-    table: Ints,
-    coded: CodedSeries,
-    metric_samples: Sequence[MetricSamples],
+    catalog: SeriesCatalog, table: Ints, coded: CodedSeries, metric_samples: Sequence[MetricSamples]
 ) -> Bools:
     """Return the devices that one source names in one way, undivided and shared by nobody."""
     simple = np.ones(len(catalog.devices), np.bool_)

@@ -151,10 +151,7 @@ def list_unknown_resources(amounts: Amounts) -> list[tuple[str, str, str, float]
 
 
 def build_each(
-    table: str,
-    items: Iterable[T],
-    build: Callable[[T], Iterable[Row]],
-    rejections: list[Rejection],
+    table: str, items: Iterable[T], build: Callable[[T], Iterable[Row]], rejections: list[Rejection]
 ) -> Iterator[Row]:
     """Yield the rows of each item; an exception costs the rows of its item only."""
     for item in items:

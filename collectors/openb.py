@@ -253,8 +253,7 @@ def _build_devices(specs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFram
         .explode("gpu_index")
         .with_columns(
             one=pl.struct(
-                device=pl.format("{}/gpu{}", "node", "gpu_index"),
-                share=pl.col("gpu_milli") / WHOLE,
+                device=pl.format("{}/gpu{}", "node", "gpu_index"), share=pl.col("gpu_milli") / WHOLE
             ).struct.json_encode()
         )
     )

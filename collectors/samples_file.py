@@ -70,8 +70,7 @@ def import_samples(
     missing = [name for name in columns.values() if name not in source.columns]
     if missing:
         raise UsageError(
-            f"{path} has no column {missing[0]!r}",
-            hint=f"it has: {', '.join(source.columns)}",
+            f"{path} has no column {missing[0]!r}", hint=f"it has: {', '.join(source.columns)}"
         )
     frame = source.frame.select(
         read_timestamps(source, columns["ts"]).alias("ts"),

@@ -145,9 +145,7 @@ def read_numbers(file: TableFile, column: str, name: str, unit: str) -> pl.Expr:
     if kind == pl.Boolean or kind.is_numeric():
         return pl.col(column).cast(pl.Float64)
     if kind != pl.String:
-        raise UsageError(
-            f"{file.path}: column {column!r} ({name}) holds {kind}, not numbers",
-        )
+        raise UsageError(f"{file.path}: column {column!r} ({name}) holds {kind}, not numbers")
     factors = {
         row["text"]: float(row["factor"])
         for row in read_table("collectors", "value_units.csv")

@@ -104,9 +104,7 @@ def _parse_floats(text: bytes, *, stamped: bool) -> Floats:
         raise _OddError
     valid = np.full(len(ends) // 4 + 1, 0b10101010, np.uint8)
     pairs = pa.Array.from_buffers(
-        pa.string(),
-        2 * len(ends),
-        [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(text)],
+        pa.string(), 2 * len(ends), [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(text)]
     )
     numbers = pairs.cast(pa.float64())
     return np.frombuffer(numbers.buffers()[1], np.float64)[1 : 2 * len(ends) : 2]

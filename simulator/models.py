@@ -12,16 +12,7 @@ Marks = npt.NDArray[np.bool_]
 
 TICK_S = 30
 """Length of a tick in seconds; values are constant within one tick."""
-STATES = (
-    "unavailable",
-    "stranded",
-    "free",
-    "startup",
-    "idle",
-    "low",
-    "productive",
-    "lost",
-)
+STATES = ("unavailable", "stranded", "free", "startup", "idle", "low", "productive", "lost")
 """True states in the ledger's words (docs/concepts.md); `unknown` is never true."""
 
 

@@ -24,10 +24,7 @@ def render_pages() -> dict[str, str]:
     reader = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {
-            "name": "fallow-reader",
-            "labels": {"app.kubernetes.io/part-of": "fallow"},
-        },
+        "metadata": {"name": "fallow-reader", "labels": {"app.kubernetes.io/part-of": "fallow"}},
         "rules": build_rules(list_reader_rights()),
     }
     return {

@@ -163,11 +163,7 @@ def _replace_tables(written: str, tables: Mapping[str, str]) -> str:
 
 def render_metrics() -> str:
     """Return `docs/metrics.md`."""
-    lines = [
-        METRICS_HEAD,
-        "| metric | kind | labels | role | meaning |",
-        "|---|---|---|---|---|",
-    ]
+    lines = [METRICS_HEAD, "| metric | kind | labels | role | meaning |", "|---|---|---|---|---|"]
     for metric in list_metrics():
         (name, *_) = metric.exported() if metric.kind == "counter" else (metric.name,)
         labels = ", ".join(f"`{label}`" for label in metric.labels)

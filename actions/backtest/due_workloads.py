@@ -23,12 +23,7 @@ from actions.plan import (
 )
 from actions.policy.budgets import BudgetUsage, find_excesses
 from actions.policy.model import Policy
-from capacity.placement.fleet_state import (
-    FleetState,
-    WorkloadKey,
-    get_workload_key,
-    to_micros,
-)
+from capacity.placement.fleet_state import FleetState, WorkloadKey, get_workload_key, to_micros
 from fallow.action_models import Decision, Facts
 from fallow.case_identity import CASE
 from fallow.idle_details import list_vetoes

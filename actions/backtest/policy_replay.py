@@ -28,12 +28,7 @@ from actions.backtest.service_replay import (
 from actions.plan import CAPACITY_GATES, ActionPlan, RefusedCase, is_ready
 from actions.policy.matching import is_any_match
 from actions.policy.model import Approvals, Policy
-from capacity.placement.fleet_state import (
-    WorkloadKey,
-    convert_micros,
-    get_workload_key,
-    to_micros,
-)
+from capacity.placement.fleet_state import WorkloadKey, convert_micros, get_workload_key, to_micros
 from fallow.action_models import Decision, Reason
 from fallow.protocols import PastFindings, Views
 from fallow.settings.actions import ActionsSettings

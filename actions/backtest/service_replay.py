@@ -23,12 +23,7 @@ from actions.backtest.due_workloads import DueWorkloads
 from actions.backtest.fleet_sizes import FleetSizes
 from actions.backtest.replay_journal import OWNER, ReplayJournal
 from actions.facts.case_facts import LatestSamples, build_facts
-from actions.facts.coverage import (
-    PastCoverage,
-    WorkloadCoverage,
-    find_partly_seen,
-    find_shortest,
-)
+from actions.facts.coverage import PastCoverage, WorkloadCoverage, find_partly_seen, find_shortest
 from actions.facts.incidents import JobIncidents
 from actions.facts.quotas import Quotas
 from actions.journal.action_state import ActionState

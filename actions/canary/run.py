@@ -5,12 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from actions.canary.deployment import (
-    KIND,
-    create_deployment,
-    explain_unready,
-    read_deployment,
-)
+from actions.canary.deployment import KIND, create_deployment, explain_unready, read_deployment
 from actions.canary.evidence import CanaryEvidence, build_policy, decide_canary
 from actions.executors import choose_executor
 from actions.journal import ActionState, event_types

@@ -11,13 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from fallow.errors import RefusedError
-from fallow.kube.dra_devices import (
-    DeviceKey,
-    SliceDevice,
-    read_gpu_drivers,
-    read_key,
-    read_slices,
-)
+from fallow.kube.dra_devices import DeviceKey, SliceDevice, read_gpu_drivers, read_key, read_slices
 from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource, select_gpus
 from fallow.kube.gpu_shares import WHOLE, find_share
 from fallow.kube.node_gpus import find_replicas

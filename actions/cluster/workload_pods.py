@@ -6,14 +6,7 @@ from fractions import Fraction
 from actions.cluster.owner_chains import OwnerChainReader
 from fallow.action_models import Target
 from fallow.kube.gpu_resources import COUNTED, find_gpu_resource
-from fallow.kube.objects import (
-    Object,
-    find_controller,
-    get_metadata,
-    get_uid,
-    group,
-    has_ended,
-)
+from fallow.kube.objects import Object, find_controller, get_metadata, get_uid, group, has_ended
 from fallow.kube.owner_chains import UnknownOwner
 from fallow.kube.owner_links import read_owner_links
 from fallow.kube.pod_requests import sum_pod_amounts

@@ -50,10 +50,7 @@ NONE: Histories = MappingProxyType({})
 
 
 def gather_facts(
-    views: Views,
-    findings: Sequence[Finding],
-    now: datetime,
-    histories: Histories = NONE,
+    views: Views, findings: Sequence[Finding], now: datetime, histories: Histories = NONE
 ) -> list[Facts]:
     """Return the facts of all findings with a recommendation, in their order.
 

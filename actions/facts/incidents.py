@@ -27,10 +27,7 @@ class JobIncidents:
             self._rows = read_stored_incidents(views, Window(since, now))
 
     def of(
-        self,
-        finding: Finding,
-        allocations: Sequence[WorkloadAllocation],
-        pods: Sequence[PodRecord],
+        self, finding: Finding, allocations: Sequence[WorkloadAllocation], pods: Sequence[PodRecord]
     ) -> IncidentAdvice | None:
         """Return the advice of the newest incident of a job; None = none of it is stored.
 

@@ -71,12 +71,7 @@ class Journal:
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        clock: Callable[[], datetime],
-        *,
-        write: bool = True,
-        actor: str = "fallow",
+        cls, path: Path, clock: Callable[[], datetime], *, write: bool = True, actor: str = "fallow"
     ) -> Self:
         """Open a journal; create it where it does not exist and `write` is set.
 

@@ -70,10 +70,7 @@ class CatalogActors:
     """
 
     def __init__(
-        self,
-        warehouse: "Warehouse",
-        settings: Settings,
-        copy: Callable[[], object],
+        self, warehouse: "Warehouse", settings: Settings, copy: Callable[[], object]
     ) -> None:
         self._warehouse, self._settings, self._copy = warehouse, settings, copy
         where = f"{socket.gethostname()} process {os.getpid()}"

@@ -23,13 +23,7 @@ from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, CPU_SHARE, IO_PRESSURE
 from fallow.window import format_duration
 from warehouse.signals.frozen import is_still
-from warehouse.steps import (
-    ACTIVE_SAMPLE,
-    NOTEBOOK_ACTIVITY,
-    SERVING_LOAD,
-    compose_query,
-    load_step,
-)
+from warehouse.steps import ACTIVE_SAMPLE, NOTEBOOK_ACTIVITY, SERVING_LOAD, compose_query, load_step
 
 MAX_DELAY = timedelta(seconds=30)
 """Maximum delay of a reading beyond its interval (telemetry-and-waste.md#safety, clock skew)."""

@@ -331,11 +331,7 @@ class ActionRunner(msgspec.Struct, frozen=True):
         return renewed, facts
 
     def _act(
-        self,
-        policy: Policy,
-        renewed: "RenewedDecision",
-        intent: Intent,
-        confirmation: Confirmation,
+        self, policy: Policy, renewed: "RenewedDecision", intent: Intent, confirmation: Confirmation
     ) -> StepResult:
         context, (decision, facts, usage) = self.context, renewed
         if why := context.halted():

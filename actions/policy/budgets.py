@@ -271,10 +271,7 @@ def _explain_elsewhere(budget: ActionBudget, usage: BudgetUsage) -> str:
 
 
 def _list_meters(
-    budget: ActionBudget,
-    uses: Sequence[CountedAction],
-    case: CountedAction,
-    base: _BudgetBase,
+    budget: ActionBudget, uses: Sequence[CountedAction], case: CountedAction, base: _BudgetBase
 ) -> Iterator[_Meter]:
     for meter in _list_known_meters(budget, uses, case, base.size, base.floor):
         if base.unknown:

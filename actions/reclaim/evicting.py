@@ -25,13 +25,7 @@ OPT_IN = "fallow.dev/evict"
 GROUPS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group", "pod-group.scheduling")
 """Labels of pods that run together or not at all."""
 _TOKEN = "kube-api-access-"  # noqa: S105  (the name that admission gives to a volume)
-_SERVERS = (
-    "nodeName",
-    "priority",
-    "preemptionPolicy",
-    "serviceAccount",
-    "ephemeralContainers",
-)
+_SERVERS = ("nodeName", "priority", "preemptionPolicy", "serviceAccount", "ephemeralContainers")
 """Fields that the API server fills in, and would reject or misread in a new pod."""
 _TIES = ("ownerReferences", "finalizers")
 RESTORE = "restore"

@@ -22,10 +22,7 @@ class JupyterHubExecutor:
     kinds: ClassVar[frozenset[str]] = frozenset({"JupyterServer"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"suspend"})
     verbs: ClassVar[frozenset[str]] = frozenset({"stop"})
-    rights: ClassVar[tuple[Right, ...]] = (
-        Right("", "pods", ("get", "list")),
-        CLAIMS,
-    )
+    rights: ClassVar[tuple[Right, ...]] = (Right("", "pods", ("get", "list")), CLAIMS)
 
     def writes(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the hub call that stops a server, and the one that starts it.

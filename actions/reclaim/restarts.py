@@ -13,12 +13,7 @@ import msgspec
 
 from actions.cluster.pointers import build_merge_patch, get_value
 from actions.reclaim import kueue
-from actions.reclaim.subjects import (
-    LiveWorkload,
-    build_intent,
-    build_rights,
-    read_workload,
-)
+from actions.reclaim.subjects import LiveWorkload, build_intent, build_rights, read_workload
 from actions.reclaim.switches import BatchExecutor, RayExecutor, is_stopped
 from actions.reclaim.volcano import PHASE, VolcanoJobExecutor, build_command
 from actions.reclaim.writes import UndoableChange, merge_bodies, set_field

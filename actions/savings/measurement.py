@@ -77,10 +77,7 @@ class SavingParts(msgspec.Struct):
 
 
 def measure_savings(
-    views: Views,
-    actions: Sequence[MeasuredAction],
-    rates: Sequence[Row],
-    now: datetime,
+    views: Views, actions: Sequence[MeasuredAction], rates: Sequence[Row], now: datetime
 ) -> list[LedgerEntry]:
     """Return what actions saved so far, an entry per action and kind of dollars.
 

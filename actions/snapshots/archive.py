@@ -180,10 +180,7 @@ def keep_packages(
 ) -> SnapshotPart | None:
     """Store the list of installed packages; None = the container has neither pip nor conda."""
     outputs = []
-    for command in (
-        ["python", "-m", "pip", "freeze", "--all"],
-        ["conda", "list", "--explicit"],
-    ):
+    for command in (["python", "-m", "pip", "freeze", "--all"], ["conda", "list", "--explicit"]):
         try:
             outputs.append(b"# " + " ".join(command).encode() + b"\n")
             outputs.append(b"".join(shell.run(container, command)))

@@ -90,11 +90,7 @@ class KubernetesRunner:
     """Runs commands through the official client's WebSocket."""
 
     def __init__(
-        self,
-        client: Any,
-        *,
-        timeout_s: float = 60.0,
-        ticks: Callable[[], float] = time.monotonic,
+        self, client: Any, *, timeout_s: float = 60.0, ticks: Callable[[], float] = time.monotonic
     ) -> None:
         self._client, self._timeout_s, self._ticks = client, timeout_s, ticks
 
@@ -133,10 +129,7 @@ class KubernetesRunner:
         self, container: ContainerRef, command: Sequence[str], has_stdin: bool, traffic: _Traffic
     ) -> Any:
         from kubernetes.stream import ws_client
-        from websocket import (  # noqa: PLC0415
-            WebSocketBadStatusException,
-            WebSocketException,
-        )
+        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
 
         path = f"/api/v1/namespaces/{quote(container.namespace)}/pods/{quote(container.pod)}/exec"
         query = [("command", argument) for argument in command]

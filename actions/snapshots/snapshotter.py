@@ -23,11 +23,7 @@ from fallow.protocols import Right
 from fallow.settings.snapshots import SnapshotSettings
 
 INDEX = "snapshot.json"
-RIGHTS = (
-    Right("", "pods", ("get",)),
-    Right("", "pods/exec", ("create", "get")),
-    *volumes.RIGHTS,
-)
+RIGHTS = (Right("", "pods", ("get",)), Right("", "pods/exec", ("create", "get")), *volumes.RIGHTS)
 _GPU = ("nvidia.com/", "amd.com/", "habana.ai/", "gpu.intel.com/", "huawei.com/")
 
 

@@ -11,12 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from capacity.placement.fleet_state import FleetState, NodeKey, to_micros
-from capacity.placement.pod_demand import (
-    FreeCapacity,
-    PodDemand,
-    build_demand,
-    compute_free_host,
-)
+from capacity.placement.pod_demand import FreeCapacity, PodDemand, build_demand, compute_free_host
 from fallow.gpu_models import get_model_name
 from fallow.node_requirements import BlockingTaint, read_taints
 

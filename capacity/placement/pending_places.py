@@ -297,13 +297,7 @@ def _sort_places(places: Iterable[PlaceAnswer]) -> list[PlaceAnswer]:
     order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
     return sorted(
         places,
-        key=lambda p: (
-            order[p.state],
-            p.cluster,
-            p.pool is not None,
-            p.pool or "",
-            p.zone or "",
-        ),
+        key=lambda p: (order[p.state], p.cluster, p.pool is not None, p.pool or "", p.zone or ""),
     )
 
 

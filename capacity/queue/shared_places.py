@@ -16,12 +16,7 @@ from capacity.placement.pod_demand import FreeCapacity
 from capacity.queue.holders import DeviceHolder, sum_freed
 from capacity.queue.records import WayIn
 from capacity.queue.single_ways import find_preemption, find_reclaim
-from capacity.queue.stop_sets import (
-    StoppableHolders,
-    WaitingDemand,
-    explain_quota,
-    place_demand,
-)
+from capacity.queue.stop_sets import StoppableHolders, WaitingDemand, explain_quota, place_demand
 from capacity.quota.borrowing import BorrowedQuota, QuotaJudge, RaisedQuota
 
 ListHolders = Callable[[str], Sequence[DeviceHolder]]
@@ -113,11 +108,7 @@ class SharedPlaces:
         return [holder for holder in holders if not holder.nodes & self._closed]
 
     def _admits(
-        self,
-        demand: WaitingDemand,
-        quotas: QuotaJudge,
-        way: WayIn,
-        stops: Sequence[DeviceHolder],
+        self, demand: WaitingDemand, quotas: QuotaJudge, way: WayIn, stops: Sequence[DeviceHolder]
     ) -> bool:
         """Return whether quotas let it in beside those before it; what is lent is lent once."""
         kinds = {way.kind, *(part.kind for part in way.parts)}

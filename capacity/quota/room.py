@@ -211,12 +211,7 @@ class QuotaRoom:
         return groups
 
     def _compare(
-        self,
-        rows: list[QuotaRow],
-        needs: Mapping[str, float],
-        *,
-        label: str,
-        borrows: bool = False,
+        self, rows: list[QuotaRow], needs: Mapping[str, float], *, label: str, borrows: bool = False
     ) -> QuotaAnswer:
         """Compare needs with the room of one quota; a flavor of a Kueue queue has its own row."""
         unknown = QuotaAnswer(admitted=True)

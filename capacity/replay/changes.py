@@ -9,13 +9,7 @@ from typing import Protocol
 import msgspec
 
 from capacity.replay.past import to_milli
-from capacity.replay.records import (
-    ReplayNode,
-    ReplayPause,
-    ReplayQueue,
-    ReplaySite,
-    ReplayUnit,
-)
+from capacity.replay.records import ReplayNode, ReplayPause, ReplayQueue, ReplaySite, ReplayUnit
 from fallow.errors import UsageError
 
 

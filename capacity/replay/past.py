@@ -168,10 +168,7 @@ def to_milli(gpus: float) -> int:
 
 
 def _group_pods(
-    history: QueueHistory,
-    scheduler: SchedulerKind,
-    left_out: Collection[str],
-    notes: Counter[str],
+    history: QueueHistory, scheduler: SchedulerKind, left_out: Collection[str], notes: Counter[str]
 ) -> list[list[PastPod]]:
     """Return the pods by unit, in the order of their arrival; not those of nodes `left_out`."""
     groups: list[list[PastPod]] = []

@@ -8,13 +8,7 @@ request.
 
 from collections.abc import Mapping
 
-from collectors.kube.devices import (
-    HAMI_ALLOCATED,
-    Dra,
-    PodDevice,
-    limit_shares,
-    read_hami_devices,
-)
+from collectors.kube.devices import HAMI_ALLOCATED, Dra, PodDevice, limit_shares, read_hami_devices
 from collectors.kube.shapes import Pod
 from fallow.kube.gpu_resources import read_hint, select_gpus
 from fallow.kube.pod_requests import Amounts

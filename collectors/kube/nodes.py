@@ -4,13 +4,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import (
-    DOUBTS,
-    WHOLE,
-    document,
-    list_unknown_resources,
-    mark_unreadable,
-)
+from collectors.inventory import DOUBTS, WHOLE, document, list_unknown_resources, mark_unreadable
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.shapes import Meta, Node
 from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, find_gpu_resource, select_gpus

@@ -10,13 +10,7 @@ from typing import Any
 
 import msgspec
 
-from collectors.inventory import (
-    DOUBTS,
-    WHOLE,
-    document,
-    list_unknown_resources,
-    mark_unreadable,
-)
+from collectors.inventory import DOUBTS, WHOLE, document, list_unknown_resources, mark_unreadable
 from collectors.kube.claims import read_devices
 from collectors.kube.constraints import read_constraints
 from collectors.kube.devices import Dra, PodDevice, list_unsound_amounts

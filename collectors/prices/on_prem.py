@@ -84,11 +84,7 @@ class OnPrem:
                 "pue >= 1; the others >= 0",
             )
         self._gpus = gpus
-        self._where = {
-            "gpu_model": gpu_model,
-            "instance_type": instance_type,
-            "cluster": cluster,
-        }
+        self._where = {"gpu_model": gpu_model, "instance_type": instance_type, "cluster": cluster}
         self._valid_from = valid_from or ALWAYS
         self._clock = clock
         lifetime_hours = years * HOURS_PER_YEAR

@@ -25,12 +25,7 @@ from collectors.prometheus.progress import ProgressQueries
 from collectors.prometheus.raw import LEAST, build_selector, read_samples
 from collectors.prometheus.remote_read import RemoteReader
 from collectors.prometheus.steps import Steps
-from collectors.prometheus.telemetry import (
-    SOURCE,
-    Telemetry,
-    TelemetryChunk,
-    list_metric_names,
-)
+from collectors.prometheus.telemetry import SOURCE, Telemetry, TelemetryChunk, list_metric_names
 from collectors.prometheus.usage import CONTAINERS, Usage
 from fallow.errors import FallowError
 from fallow.rejections import Rejection, build_batch
@@ -129,11 +124,7 @@ class PrometheusCollector:
         """Values of the window that the server thinned to the step; 0 = it did not."""
         self.client = PrometheusClient(settings, sleep=sleep)
         self._telemetry = Telemetry(
-            self.client,
-            cluster=cluster,
-            step=settings.step,
-            matchers=settings.selector,
-            only=only,
+            self.client, cluster=cluster, step=settings.step, matchers=settings.selector, only=only
         )
         common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
         self._gridded: dict[str, Usage | Latencies | Steps | ProgressQueries] = {

@@ -44,11 +44,7 @@ def query_grid(
     """
     try:
         body = client.query_range(
-            expression,
-            window.start + step,
-            window.end,
-            step.total_seconds(),
-            lookback_s=lookback_s,
+            expression, window.start + step, window.end, step.total_seconds(), lookback_s=lookback_s
         )
     except TooMuchError:
         if window.end - window.start <= step:
@@ -123,10 +119,7 @@ def build_pod_query(expression: str, namespace_label: str, pod_label: str) -> st
 
 
 def build_holders_query(
-    names: Sequence[str],
-    matchers: str,
-    span: str,
-    labels: Sequence[str] = ("namespace", "pod"),
+    names: Sequence[str], matchers: str, span: str, labels: Sequence[str] = ("namespace", "pod")
 ) -> str:
     """Return an expression for the pods (or containers) that held devices within `span`.
 

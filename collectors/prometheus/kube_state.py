@@ -16,12 +16,7 @@ import msgspec
 
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import build_node_row
-from collectors.kube.owners import (
-    TopOwner,
-    find_by_labels,
-    find_by_template_hash,
-    find_controller,
-)
+from collectors.kube.owners import TopOwner, find_by_labels, find_by_template_hash, find_controller
 from collectors.kube.pods import ENDED, OOM_KILLED, PodContext, build_pod_row
 from collectors.kube.shapes import (
     Condition,
@@ -149,11 +144,7 @@ def build_node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterato
             ),
         )
         row = build_node_row(node, cluster=cluster, now=first, dra=Dra(), is_whole=False)
-        yield {
-            **row,
-            "labels": mark_partial(row["labels"], lost.get(name, ())),
-            "last_seen": last,
-        }
+        yield {**row, "labels": mark_partial(row["labels"], lost.get(name, ())), "last_seen": last}
 
 
 def list_addresses(state: KubeState) -> Iterator[tuple[str, str]]:

@@ -47,12 +47,7 @@ class ProgressQueries:
     every: timedelta = GRID
 
     def __init__(
-        self,
-        client: PrometheusClient,
-        *,
-        cluster: str,
-        matchers: str = "",
-        own: Sequence[str] = (),
+        self, client: PrometheusClient, *, cluster: str, matchers: str = "", own: Sequence[str] = ()
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
         self._names = (*read_progress_metrics(), *own)

@@ -124,10 +124,7 @@ class Usage:
 
 
 def merge(
-    column: dict[Key, Floats],
-    label_set: Mapping[str, str],
-    line: Floats,
-    labels: Key = PODS.labels,
+    column: dict[Key, Floats], label_set: Mapping[str, str], line: Floats, labels: Key = PODS.labels
 ) -> None:
     """Add a series to its row; series without a pod or container are unattributed and left out."""
     key = tuple(label_set.get(name, "") for name in labels)

@@ -26,11 +26,7 @@ class Preemption:
     """Which pods are evicted for which, and which nodes are reserved for waiting pods."""
 
     def __init__(
-        self,
-        view: View,
-        hardware: Hardware,
-        policy: Policy,
-        evict: Callable[[str, str], None],
+        self, view: View, hardware: Hardware, policy: Policy, evict: Callable[[str, str], None]
     ) -> None:
         self._view, self._hardware, self._policy, self._evict = view, hardware, policy, evict
         self._yielding: dict[str, dict[str, str]] = {}

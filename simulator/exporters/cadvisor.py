@@ -20,16 +20,8 @@ _FAMILIES = (
         "counter",
         "Number of throttled period intervals.",
     ),
-    (
-        "container_network_receive_bytes_total",
-        "counter",
-        "Cumulative count of bytes received",
-    ),
-    (
-        "container_network_transmit_bytes_total",
-        "counter",
-        "Cumulative count of bytes transmitted",
-    ),
+    ("container_network_receive_bytes_total", "counter", "Cumulative count of bytes received"),
+    ("container_network_transmit_bytes_total", "counter", "Cumulative count of bytes transmitted"),
 )
 
 

@@ -13,12 +13,7 @@ import pyarrow as pa
 from fallow.tables import Batch
 from simulator.exporters.device_telemetry import get_skew_s
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.service_rows import (
-    PodSteps,
-    build_latencies,
-    build_steps,
-    compute_steps,
-)
+from simulator.exporters.service_rows import PodSteps, build_latencies, build_steps, compute_steps
 from simulator.models import DeviceAllocation, Marks
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array

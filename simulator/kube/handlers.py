@@ -14,12 +14,7 @@ from simulator.kube.kinds import RESIZE_SINCE, ApiKind
 from simulator.kube.paging import list_page
 from simulator.kube.patches import How
 from simulator.kube.paths import RequestTarget
-from simulator.kube.request import (
-    ApiRequest,
-    ApiResponse,
-    is_dry_run,
-    read_body_options,
-)
+from simulator.kube.request import ApiRequest, ApiResponse, is_dry_run, read_body_options
 from simulator.kube.status import (
     StatusError,
     build_bad_request,

@@ -10,11 +10,7 @@ import msgspec
 
 from simulator.kube.kinds import ApiKind
 from simulator.kube.selectors import parse_field_selector, parse_label_selector
-from simulator.kube.status import (
-    GONE_LIST,
-    StatusError,
-    build_bad_request,
-)
+from simulator.kube.status import GONE_LIST, StatusError, build_bad_request
 from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]

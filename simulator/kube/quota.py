@@ -92,7 +92,4 @@ def fill_status(quota_object: Object, kinds: Iterable[tuple[ApiKind, Iterable[Ob
     used: Amounts = {}
     for part in parts:
         add_amounts(used, {k: v for k, v in part.items() if k in hard})
-    return {
-        "hard": dict(hard),
-        "used": {k: format_amount(used.get(k, Fraction(0))) for k in hard},
-    }
+    return {"hard": dict(hard), "used": {k: format_amount(used.get(k, Fraction(0))) for k in hard}}

@@ -12,15 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from simulator.kube import (
-    admission,
-    canonical,
-    eviction,
-    fields,
-    rules,
-    scale,
-    server_metadata,
-)
+from simulator.kube import admission, canonical, eviction, fields, rules, scale, server_metadata
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.history import ChangeHistory, StoreChange, Type
 from simulator.kube.kinds import NEWEST, ApiKind, KindCatalog, build_kind
@@ -93,10 +85,7 @@ class ObjectStore:
             return self._shelf(self.kind(kind)).get(server_metadata.build_key(namespace, name))
 
     def list(
-        self,
-        kind: str,
-        namespace: str | None = None,
-        labels: Mapping[str, str] | str | None = None,
+        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | str | None = None
     ) -> list[Object]:
         """Return the objects of a kind by namespace and name; None = of all namespaces."""
         with self.changed:
@@ -379,12 +368,7 @@ class ObjectStore:
         return scale.scale_of(kind, new) if subresource == "scale" else new
 
     def _managed(
-        self,
-        kind: ApiKind,
-        old: Object,
-        new: Object,
-        manager: str,
-        subresource: str,
+        self, kind: ApiKind, old: Object, new: Object, manager: str, subresource: str
     ) -> Object:
         """Return an object with its field managers."""
         if not manager:

@@ -335,11 +335,7 @@ class Script:
         return np.concatenate(streams_words)[skip : skip + len(ranks_chosen)]
 
     def _busy(
-        self,
-        kind: npt.NDArray[np.int8],
-        level: Array,
-        ticks: Array,
-        raw: npt.NDArray[np.uint64],
+        self, kind: npt.NDArray[np.int8], level: Array, ticks: Array, raw: npt.NDArray[np.uint64]
     ) -> Array:
         """Return the levels as they vary from tick to tick; all ranks of a server have the same."""
         facts = read_kinds()

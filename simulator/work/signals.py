@@ -294,10 +294,7 @@ def _find_reasons(sums: _Sums) -> Codes:
 
 
 def _compute_watts(
-    devices: tuple[SimulatedDevice, ...],
-    facts: DeviceFacts,
-    sums: _Sums,
-    ticks: Array,
+    devices: tuple[SimulatedDevice, ...], facts: DeviceFacts, sums: _Sums, ticks: Array
 ) -> tuple[Array, Array]:
     """Return each tick's mean power, and what a gauge of one instant would show of it."""
     noise = np.stack([_draw_noise(d, ticks) for d in devices]) * NOISE_W
@@ -339,11 +336,7 @@ def _compute_running_sum(start: Array, gained: Array, resets: Sequence[tuple[int
 
 
 def _compute_temperature(
-    devices: tuple[SimulatedDevice, ...],
-    facts: DeviceFacts,
-    watts: Array,
-    hot: Marks,
-    start: Array,
+    devices: tuple[SimulatedDevice, ...], facts: DeviceFacts, watts: Array, hot: Marks, start: Array
 ) -> Array:
     place = np.array([draw_uniform(_derive_seed(d), "temperature") for d in devices])[:, None]
     target = AMBIENT_C + LOAD_C * watts / facts.limit_w + 8.0 * (place - 0.5)

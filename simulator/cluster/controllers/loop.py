@@ -44,14 +44,7 @@ CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
     **dict.fromkeys(read_kinds(), (reconcile_training_job, "training-operator")),
 }
 """Kind: its controller's function, and the name of its field manager."""
-GUARDED = {
-    "Pod",
-    "ResourceQuota",
-    "PodDisruptionBudget",
-    "Deployment",
-    "ReplicaSet",
-    "StatefulSet",
-}
+GUARDED = {"Pod", "ResourceQuota", "PodDisruptionBudget", "Deployment", "ReplicaSet", "StatefulSet"}
 """Kinds whose changes concern the budgets and quotas of their namespace."""
 LEVELS = 3
 """How many owners above a changed object are notified: pod, replica set, deployment, service."""

@@ -132,10 +132,7 @@ def _build_member(obj: Object, ordinal: int, revision: str) -> Object:
         more["volumes"] = [
             *own,
             *(
-                {
-                    "name": name(c),
-                    "persistentVolumeClaim": {"claimName": f"{name(c)}-{pod_name}"},
-                }
+                {"name": name(c), "persistentVolumeClaim": {"claimName": f"{name(c)}-{pod_name}"}}
                 for c in claims
             ),
         ]
