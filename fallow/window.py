@@ -52,7 +52,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as a short text: 57s, 5m, 1h30m, 2d3h."""
+    """Return seconds as a short text: 57s, 5m, 1h30m, 2d3h; of days no minutes."""
     return _format_seconds(round(seconds))
 
 
@@ -61,6 +61,8 @@ def _format_seconds(remaining: int) -> str:
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, remaining = divmod(remaining, size)
+        if parts and parts[0].endswith("d") and unit != "h":
+            break
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts[:2]) or "0s"

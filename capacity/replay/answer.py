@@ -168,7 +168,8 @@ def describe_dollars(dollars: Dollars) -> str:
             f"dollars: released capacity, {dollars.usd:,.2f} USD of {dollars.gpu_hours:,.1f}"
             " GPU-hours; the same nodes are paid"
         )
-    return f"dollars: cash, {dollars.usd:+,.2f} USD in the window"
+    change = "more" if dollars.usd > 0 else "less"
+    return f"dollars: cash, the bill of the window is {abs(dollars.usd):,.2f} USD {change}"
 
 
 def _build_columns(before: TeamMeasures, after: TeamMeasures) -> dict[str, Any]:

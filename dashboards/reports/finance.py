@@ -221,10 +221,11 @@ def _write_month_sentence(month: spend.Month) -> str:
     about = _write_budget_sentence(month)
     if month.forecast is None:
         return f"The end of the month is unknown: {month.doubt or 'nothing of it has a price'}."
+    ends = "ended" if month.until >= month.end else "will end"
     if month.is_partial:
         lacks = f"{month.missing_hours:,} h of it lack data of a cluster"
-        return f"The month will end at {format_usd(month.forecast)} at least, {lacks}; {about}."
-    return f"The month will end at {format_usd(month.forecast)}; {about}."
+        return f"The month {ends} at {format_usd(month.forecast)} at least, {lacks}; {about}."
+    return f"The month {ends} at {format_usd(month.forecast)}; {about}."
 
 
 def _write_budget_sentence(month: spend.Month) -> str:

@@ -332,31 +332,35 @@ def actions(
     settings = run.settings()
     if verify or anchor is not None:
         return _verify(run, settings, anchor)
-    outdated = _list_outdated(run, settings)
+    outdated, cluster = _list_outdated(run, settings), run.options.get("cluster")
     with _record(run, settings, write=False, needed=True) as record:
         if action is not None:
             run.text(action_tables.render_action(record, action, run.output))
-        elif run.output is Output.json:
-            run.data(
-                action_tables.action_rows(record),
-                noun="actions",
-                waiting=action_tables.build_approval_rows(record, outdated),
-            )
+            return 0
+        waiting = action_tables.build_approval_rows(record, outdated, cluster)
+        rows = action_tables.action_rows(record, cluster)
+        if run.output is Output.json:
+            run.data(rows, noun="actions", waiting=waiting)
         else:
-            waiting = action_tables.build_approval_rows(record, outdated)
             count = sum(row["result"] == action_tables.WAITS for row in waiting)
             if count:
                 run.say(f"{count} wait for approval: fallow approve ID")
-            run.data([*waiting, *action_tables.action_rows(record)], noun="actions")
+            run.data([*waiting, *rows], noun="actions")
     return 0
 
 
 def _list_outdated(run: CommandRun, settings: "Settings") -> set[str]:
-    """Return the requests whose case is gone; none where the warehouse cannot be read."""
+    """Return the requests whose case is gone; none where the warehouse cannot be read.
+
+    Raises:
+        UsageError: the warehouse has nothing of the cluster that an option names.
+    """
     try:
         with run.warehouse(settings) as warehouse:
             return list_outdated_requests(warehouse, Filters(cluster=settings.cluster))
-    except FallowError:
+    except FallowError as error:
+        if run.options.get("cluster") and isinstance(error, UsageError):
+            raise
         return set()
 
 

@@ -88,15 +88,19 @@ def write_step_notes(report: TurnReport) -> list[str]:
     return lines
 
 
-def action_rows(record: JournalState) -> list[dict[str, Any]]:
-    """Return every action, the newest first."""
-    return [_action_row(state) for state in sorted(record.actions.values(), key=_rank_newest_first)]
+def action_rows(record: JournalState, cluster: str | None = None) -> list[dict[str, Any]]:
+    """Return every action, of a cluster or of all, the newest first."""
+    return [
+        _action_row(state)
+        for state in sorted(record.actions.values(), key=_rank_newest_first)
+        if cluster in (None, state.action.decision.subject[0])
+    ]
 
 
 def build_approval_rows(
-    record: JournalState, outdated: Collection[str] = ()
+    record: JournalState, outdated: Collection[str] = (), cluster: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return what waits for approval, in the shape of actions.
+    """Return what waits for approval, of a cluster or of all, in the shape of actions.
 
     `outdated`: the requests whose case is not in the last plan.
     """
@@ -104,6 +108,7 @@ def build_approval_rows(
         _request_row(request, OUTDATED if request.decision in outdated else WAITS)
         for request in record.approval_requests.values()
         if not record.approvals(request.policy, request.finding)
+        and cluster in (None, request.subject[0])
     ]
 
 

@@ -122,7 +122,7 @@ def build_waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
     Below stand the bounds of hours in use, which are in no sum.
     """
     bill, whole = waterfall.bill, waterfall.saved()
-    lines = [_build_waterfall_row("the bill", "", waterfall, bill, len(waterfall.steps))]
+    lines = [_build_waterfall_row("the bill", "", waterfall, bill, None)]
     seen = dict.fromkeys((s.analyzer, s.saving, s.evidence) for s in waterfall.steps)
     for analyzer, saving, evidence in seen:
         only = {"analyzer": analyzer, "saving": saving, "evidence": evidence}

@@ -264,6 +264,8 @@ def test_whoever_asks_does_not_approve(site: Site, cli: Fallow) -> None:
     }
     site.journal(actor="ann").append(event_types.APPROVAL_REQUESTED, "abc123", document)
     assert "abc123" in cli("actions").out
+    assert "abc123" in cli("actions", "--cluster", "c").out
+    assert "abc123" not in cli("actions", "--cluster", "other").out
     ran = cli("approve", "abc123")
     assert ran.code == 3
     assert "somebody else has to approve it" in ran.err

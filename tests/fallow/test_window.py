@@ -46,6 +46,11 @@ def test_a_duration_written_is_read_back_to_its_two_largest_units(seconds: int) 
     assert seconds - back < (3600 if seconds >= 86400 else 60)
 
 
+def test_a_duration_has_no_gap_between_its_units() -> None:
+    assert format_duration(6 * 86400 + 42 * 60) == "6d"
+    assert format_duration(6 * 86400 + 5 * 3600 + 42 * 60) == "6d5h"
+
+
 def test_moments_are_iso_now_or_an_age() -> None:
     assert parse_timestamp("now", now=NOW) == NOW
     assert parse_timestamp("2h", now=NOW) == NOW - timedelta(hours=2)
