@@ -14,6 +14,7 @@ from typing import Any
 from collectors.prices.rate_card import RateCard, batch
 from fallow.settings import Settings, load
 from fallow.window import Window
+from runtime.operations.accounting.idle_hours import write_hours
 from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
 from warehouse.ledger import write_ledger
@@ -39,7 +40,7 @@ def build_month(
 ) -> Iterator[tuple[Warehouse, Window]]:
     """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
 
-    `with_ledger` adds allocations and the ledger; `with_signals` adds samples of notebooks and
+    `with_ledger` adds allocations, the ledger and the idle rows; `with_signals` adds samples of notebooks and
     hosts every ten minutes. A folder `kept_folder` is filled once and used again.
 
     Another process fills it, so that this one's peak memory is that of what is measured.
@@ -94,6 +95,8 @@ def fill(
             window = Window(START, START + timedelta(days=days))
             write_allocations(warehouse, window)
             write_ledger(warehouse, window)
+            for day in window.chunks(timedelta(days=1)):
+                write_hours(warehouse, day)
 
 
 def read_peak_gib() -> float:

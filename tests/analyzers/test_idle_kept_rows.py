@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from analyzers.idle import kept_rows, pieces
 from analyzers.idle import samples as source
 from analyzers.idle.analyzer import IdleAnalyzer
-from analyzers.idle.kept_hours import derive_rows
 from analyzers.idle.spans import MEASURES
 from benchmarks import month
 from fallow.models import Finding
@@ -176,12 +175,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Warehouse,
         yield warehouse, window
 
 
-def keep(warehouse: Warehouse, hours: Window) -> int:
-    idle = warehouse.settings.idle
-    shape = kept_rows.name_shape(idle)
-    return idle_rows.write_idle_rows(warehouse, derive_rows(warehouse, hours, idle), hours, shape)
-
-
 def find(warehouse: Warehouse, window: Window) -> list[Finding]:
     return IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
 
@@ -201,7 +194,7 @@ def test_kept_rows_give_the_findings_and_the_replay_of_rollups(
     assert not warehouse.query("SELECT * FROM idle_hour").num_rows
     wanted = answer()
     for day in window.chunks(timedelta(days=1)):
-        keep(warehouse, day)
+        idle_hours.write_hours(warehouse, day)
     read: list[tuple[kept_rows.Range, ...]] = []
     list_ranges = source._list_kept
 
@@ -246,7 +239,7 @@ def test_who_writes_signals_or_marks_hours_forgets_their_rows(
 ) -> None:
     warehouse, window = fleet
     day = Window(window.start, window.start + timedelta(days=1))
-    keep(warehouse, day)
+    idle_hours.write_hours(warehouse, day)
     before = find(warehouse, window)
     assert set(range(24)) <= set(list_kept(warehouse))
     part = Window(day.start + timedelta(hours=3, minutes=55), day.start + timedelta(hours=5))
@@ -287,7 +280,7 @@ def test_rows_of_hours_that_are_not_listed_are_not_read(
     """As after `kill -9` between the rows and the list of their hours."""
     warehouse, window = fleet
     day = Window(window.start, window.start + timedelta(days=1))
-    keep(warehouse, day)
+    idle_hours.write_hours(warehouse, day)
     replace = type(warehouse).replace
 
     def die(self: Warehouse, table: str, *given: Any, **named: Any) -> int:
@@ -297,5 +290,5 @@ def test_rows_of_hours_that_are_not_listed_are_not_read(
 
     monkeypatch.setattr(type(warehouse), "replace", die)
     with pytest.raises(KeyboardInterrupt):
-        keep(warehouse, day)
+        idle_hours.write_hours(warehouse, day)
     assert not [hour for hour in list_kept(warehouse) if hour < 24]

@@ -33,9 +33,15 @@ def keep_idle_hours(warehouse: "Warehouse", *, most_hours: int | None = MOST_OLD
     shape = kept_rows.name_shape(warehouse.settings.idle)
     missing = _list_missing(warehouse, shape)[-most_hours if most_hours else None :]
     for hours in _join_hours(missing):
-        rows = derive_rows(warehouse, hours, warehouse.settings.idle)
-        idle_rows.write_idle_rows(warehouse, rows, hours, shape)
+        write_hours(warehouse, hours)
     return len(missing)
+
+
+def write_hours(warehouse: "Warehouse", hours: Window) -> int:
+    """Write the rows of whole hours of one day, which have signals; return how many."""
+    idle = warehouse.settings.idle
+    rows = derive_rows(warehouse, hours, idle)
+    return idle_rows.write_idle_rows(warehouse, rows, hours, kept_rows.name_shape(idle))
 
 
 def _list_missing(warehouse: "Warehouse", shape: str) -> list[datetime]:

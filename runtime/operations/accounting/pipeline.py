@@ -153,7 +153,8 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
             failures += audit_stage(seen, Window(hour, hour + HOUR), marked=True)
         _leave_out(warehouse, hour, reasons)
     finish_price_changes(warehouse)
-    keep_idle_hours(warehouse)
+    with _leave_unreadable(window):
+        keep_idle_hours(warehouse)
     # Pieces that each pass frees lie scattered, and the C library keeps their pages.
     release_memory()
     return buckets, failures
@@ -233,7 +234,7 @@ def _leave_out(warehouse: "Warehouse", hour: datetime, reasons: Mapping[str, str
 
 @contextmanager
 def _leave_unreadable(part: Window) -> Iterator[None]:
-    """Leave hours marked whose archived days cannot be read at present; others are accounted."""
+    """Leave hours whose archived days cannot be read at present; others are accounted."""
     try:
         yield
     except UnreadableDaysError as error:
