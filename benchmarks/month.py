@@ -40,8 +40,8 @@ def build_month(
 ) -> Iterator[tuple[Warehouse, Window]]:
     """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
 
-    `with_ledger` adds allocations, the ledger and the idle rows; `with_signals` adds samples of notebooks and
-    hosts every ten minutes. A folder `kept_folder` is filled once and used again.
+    `with_ledger` adds allocations, the ledger and the idle rows; `with_signals` adds samples of
+    notebooks and hosts every ten minutes. A folder `kept_folder` is filled once and used again.
 
     Another process fills it, so that this one's peak memory is that of what is measured.
     """
@@ -95,8 +95,8 @@ def fill(
             window = Window(START, START + timedelta(days=days))
             write_allocations(warehouse, window)
             write_ledger(warehouse, window)
-            for day in window.chunks(timedelta(days=1)):
-                write_hours(warehouse, day)
+            for hours in window.chunks(timedelta(days=1)):
+                write_hours(warehouse, hours)
 
 
 def read_peak_gib() -> float:
