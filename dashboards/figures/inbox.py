@@ -18,8 +18,6 @@ from fallow.window import Window
 IDLE = "idle"
 MOST = 1000
 MOST_VERBS = 3
-EVERY = 1_000_000
-"""More findings than an analysis writes: none is left out of a sum."""
 LISTED = (*ADVICE, "first_advice", "snoozes", "planned", "inbox/listed")
 CHOSEN = (*LISTED, "inbox/chosen")
 
@@ -86,7 +84,7 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     (usd / disruption), snoozed_until; and from the last plan: policy, step, ruling, why, next_at,
     request.
     """
-    return run_query(views, LISTED, window, filters, most=MOST)
+    return run_query(views, LISTED, window, filters)
 
 
 def choose_steps(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
@@ -141,7 +139,7 @@ def list_workloads(
     window: Window,
     filters: Filters,
     choice: FindingChoice,
-    most: int = MOST,
+    most: int | None = MOST,
 ) -> pa.Table:
     """Return a row per workload with findings: its worst finding, and what all of them save.
 
@@ -150,7 +148,7 @@ def list_workloads(
     findings of the workload.
     """
     steps = (*CHOSEN, "inbox/workloads")
-    more = msgspec.structs.asdict(choice) | {"most": EVERY, "most_workloads": most}
+    more = msgspec.structs.asdict(choice) | {"most_workloads": most}
     return run_query(views, steps, window, filters, **more)
 
 
@@ -158,7 +156,7 @@ def read_totals(
     views: Views, window: Window, filters: Filters, choice: FindingChoice = EVERY_FINDING
 ) -> FindingTotals:
     """Return the chosen findings in one row."""
-    more = msgspec.structs.asdict(choice) | {"most": EVERY}
+    more = msgspec.structs.asdict(choice)
     (row,) = run_query(views, (*CHOSEN, "inbox/totals"), window, filters, **more).to_pylist()
     return FindingTotals(**row | {"usd": sum_bills(row["usd"])})
 
@@ -173,21 +171,19 @@ def list_findings_of(
     """Return the findings of one workload (cluster and name), the worst first, as `list_inbox`."""
     cluster, name = workload
     more = msgspec.structs.asdict(choice) | {"of_cluster": cluster, "of_workload": name}
-    return run_query(views, (*CHOSEN, "inbox/of_workload"), window, filters, most=EVERY, **more)
+    return run_query(views, (*CHOSEN, "inbox/of_workload"), window, filters, **more)
 
 
 def list_kinds(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return analyzer, kind, evidence, findings (count), snoozed (count) of all findings."""
-    return run_query(views, (*LISTED, "inbox/kinds"), window, filters, most=EVERY)
+    return run_query(views, (*LISTED, "inbox/kinds"), window, filters)
 
 
 def find_workload(
     views: Views, window: Window, filters: Filters, finding: str
 ) -> tuple[str, str] | None:
     """Return the cluster and the name of the workload of a finding; None = no finding has it."""
-    rows = run_query(
-        views, (*LISTED, "inbox/workload_of"), window, filters, most=EVERY, id=finding
-    ).to_pylist()
+    rows = run_query(views, (*LISTED, "inbox/workload_of"), window, filters, id=finding).to_pylist()
     return (rows[0]["cluster"], rows[0]["workload"]) if rows else None
 
 

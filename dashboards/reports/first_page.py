@@ -37,7 +37,7 @@ def list_workloads(request: ReportRequest) -> list[dict[str, Any]]:
         request.window,
         request.filters,
         inbox.FindingChoice(snoozed=True),
-        most=inbox.EVERY,
+        most=None,
     ).to_pylist()
     return [
         {**row, "gpu_hours": row["gpu_hours_all"], "usd": row["usd_all"]}

@@ -130,3 +130,13 @@ def test_an_analysis_replaces_one_of_another_window_that_ended_with_it(
         analyzer_runs.store_findings(lake, analysis, runs)
     latest = findings.read_latest(lake, small.WINDOW)
     assert [finding.subject.team for finding in latest] == ["vision"]
+
+
+def test_blocks_of_actions_sum_every_finding(lake: Warehouse) -> None:
+    many = [msgspec.structs.replace(idle_job("vision"), id=f"{n:012x}") for n in range(1_200)]
+    lake.ingest([findings.build_rows(many, found_at=small.END)])
+    rows = inbox.list_inbox(lake, small.WINDOW, ALL).to_pylist()
+    (block,) = inbox.choose_steps(rows, 5)
+    stages = savings.read_stages(lake, small.WINDOW, ALL)
+    assert stages.saveable == len(many) == len(rows)
+    assert block["gpu_hours"] == pytest.approx(stages.saveable_gpu_hours)

@@ -45,4 +45,3 @@ ORDER BY
     f.at_most_usd DESC NULLS LAST,
     f.gpu_hours DESC,
     f.id ASC
-LIMIT $most
