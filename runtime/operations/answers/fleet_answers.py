@@ -333,7 +333,7 @@ class FleetAnswers:
             "unit": UNITS,
             **marked,
             **_build_answer(round_body(reply.body), rows, reply.levels),
-            "proof": _prove(reply, options),
+            "proof": _build_proof(reply, options),
         }
 
 
@@ -351,7 +351,7 @@ QUESTIONS = (
 """What an assistant may ask."""
 
 
-def _prove(reply: FleetReply, options: Mapping[str, str]) -> dict[str, Any]:
+def _build_proof(reply: FleetReply, options: Mapping[str, str]) -> dict[str, Any]:
     """Return the command that gives these figures, and the digest of what it prints."""
     named = [word for name, value in options.items() for word in (f"--{name}", value)]
     digest = None
