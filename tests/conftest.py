@@ -25,7 +25,7 @@ from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
 from tests.isolation import own_globals
 from tests.marking import mark_items, nothing_started, wants_kube
-from tests.servers import kube_apiserver
+from tests.servers import kube_apiserver, postgres
 from tests.servers import prometheus as real_prometheus
 from warehouse import catalog, schema
 from warehouse.lake import Warehouse
@@ -270,6 +270,13 @@ def prometheus_with_history(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     data = real_prometheus.blocks(text, tmp_path_factory.mktemp("prometheus"))
     with real_prometheus.serving(data) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[postgres.Server]:
+    """Start a PostgreSQL for tests that do not stop it; each makes a database of its own there."""
+    with postgres.serving() as running:
+        yield running
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ KUBE = frozenset({"kube-apiserver", "kube-controller-manager"})
 KUBE_FIXTURES = frozenset({"control_plane", "real_server", "real_site"})
 """Parameters and fixtures of tests that a real API server answers."""
 SHARED_FIXTURES = ROOT / "tests" / "conftest.py"
-SERVER_FIXTURES = frozenset({"prometheus_with_history"})
+SERVER_FIXTURES = frozenset({"database_server", "prometheus_with_history"})
 """Those of the topmost conftest.py: every test could use one, so its imports say nothing."""
 
 

@@ -1,7 +1,6 @@
 """Homes over one catalog: each prices the clusters that it imports, and says what it does not."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from tests import engine
 from tests.cli.conftest import Fallow, Ran
-from tests.servers.postgres import serving
 from warehouse.schema import load_migrations
 
 COLUMNS = ("--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s")
@@ -62,13 +60,12 @@ class Site:
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
-def site(request: pytest.FixtureRequest, fallow: Fallow, tmp_path: Path) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, fallow: Fallow, tmp_path: Path) -> Site:
     """Return commands over a PostgreSQL, or of one home with several settings."""
     if request.param == "sqlite":
-        yield Site(fallow, tmp_path, "")
-        return
-    with serving() as server:
-        yield Site(fallow, tmp_path, server.catalog("shared"))
+        return Site(fallow, tmp_path, "")
+    server = request.getfixturevalue("database_server")
+    return Site(fallow, tmp_path, server.catalog(f"prices{abs(hash(tmp_path)) % 10**9}"))
 
 
 def test_each_home_prices_its_clusters_and_the_second_price_of_one_says_that_it_does_not(

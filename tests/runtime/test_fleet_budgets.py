@@ -30,12 +30,6 @@ from warehouse.leases import CatalogLease
 ONE_A_DAY = ActionBudget(workloads=PolicyAmount(Decimal(1)), scope="fleet")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.Server]:
-    with postgres.serving() as running:
-        yield running
-
-
 class Member:
     """One cluster of the fleet: its site, and its actor over the shared catalog."""
 
@@ -87,8 +81,8 @@ def decide_within(policy: Policy, case: Facts, usage: BudgetUsage, now: datetime
 
 
 @pytest.fixture
-def fleet(server: postgres.Server, tmp_path: Path) -> Iterator[tuple[Member, Member]]:
-    catalog = server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}")
+def fleet(database_server: postgres.Server, tmp_path: Path) -> Iterator[tuple[Member, Member]]:
+    catalog = database_server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}")
     with Member(tmp_path, "east", catalog) as east, Member(tmp_path, "west", catalog) as west:
         yield east, west
 

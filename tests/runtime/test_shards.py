@@ -30,16 +30,10 @@ SHORT_S = 0.5
 """Length of a lease that a test lets expire."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.Server]:
-    with postgres.serving() as running:
-        yield running
-
-
 @pytest.fixture
-def shared(server: postgres.Server, tmp_path: Path) -> Settings:
+def shared(database_server: postgres.Server, tmp_path: Path) -> Settings:
     """Return settings of a catalog of the test's own, with 40 targets."""
-    catalog = server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}")
+    catalog = database_server.catalog(f"lake{abs(hash(tmp_path)) % 10**9}")
     return load(
         environ={"FALLOW_HOME": str(tmp_path / "home"), "FALLOW_WAREHOUSE__CATALOG": catalog},
         flags={"exporters.targets": TARGETS, "cluster": "c"},
@@ -225,14 +219,14 @@ def test_a_held_shard_is_given_back_at_the_end(lake: Warehouse, shared: Settings
 @pytest.mark.long
 @pytest.mark.slow
 def test_processes_divide_the_targets_and_a_killed_one_is_named(
-    server: postgres.Server, tmp_path: Path, exporter: Exporter
+    database_server: postgres.Server, tmp_path: Path, exporter: Exporter
 ) -> None:
     exporter.labels = {"node": "n1", "space": "a", "pod": "p"}
     targets = [f"{exporter.url}?target={n}" for n in range(8)]
     parts = count_targets(targets, 2)
     environ = {
         "FALLOW_HOME": str(tmp_path / "home"),
-        "FALLOW_WAREHOUSE__CATALOG": server.catalog("processes"),
+        "FALLOW_WAREHOUSE__CATALOG": database_server.catalog("processes"),
         "FALLOW_WAREHOUSE__DATA": str(tmp_path / "data"),
         "FALLOW_EXPORTERS__TARGETS": json.dumps(targets),
         "FALLOW_SERVICE__COLLECT_EVERY": "1s",

@@ -14,7 +14,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from tests.copies import copied
 from tests.demo_homes import copy_demo
-from tests.servers.postgres import serving
+from tests.servers.postgres import Server
 from tests.warehouse.stage_tasks import find_window
 from warehouse import dirty, ingest, maintenance, signals
 from warehouse.lake import Warehouse
@@ -452,31 +452,30 @@ def test_a_pod_that_changes_while_slices_run_is_in_the_ledger(
     assert_equal(read_ledger(accounted), after)
 
 
-def test_a_stale_driver_cannot_commit_through_postgresql(tmp_path: Path) -> None:
-    with serving() as server:
-        flags = {"warehouse.catalog": server.catalog("stages")}
-        with Warehouse.open(
-            open_settings(tmp_path / "home", **flags), write=True, clock=get_now
-        ) as wh:
-            wh.ingest([build_samples("one", range(240))])
+def test_a_stale_driver_cannot_commit_through_postgresql(
+    database_server: Server, tmp_path: Path
+) -> None:
+    flags = {"warehouse.catalog": database_server.catalog("stages")}
+    with Warehouse.open(open_settings(tmp_path / "home", **flags), write=True, clock=get_now) as wh:
+        wh.ingest([build_samples("one", range(240))])
 
-            def take_over() -> None:
-                assert is_stage_running(wh)
-                with wh.catalog_cursor() as cursor:
-                    cursor.execute(
-                        "CALL postgres_execute('__ducklake_metadata_lake',"
-                        " 'UPDATE fallow_lease SET expires_at = clock_timestamp()')"
-                    )
-                claim_lease(wh, f"{PREFIX}rollup", "other", "{}", seconds=60)
-
-            with pytest.raises(FallowError, match="another process runs the stage/rollup"):
-                roll_up_stage(wh, InProcess(between=take_over))
-            assert wh.query("FROM rollup_5m").num_rows == 0
-            with pytest.raises(TemporaryError, match="another process runs the stage/rollup"):
-                roll_up_stage(wh, InProcess())
+        def take_over() -> None:
+            assert is_stage_running(wh)
             with wh.catalog_cursor() as cursor:
                 cursor.execute(
-                    "CALL postgres_execute('__ducklake_metadata_lake', 'DELETE FROM fallow_lease')"
+                    "CALL postgres_execute('__ducklake_metadata_lake',"
+                    " 'UPDATE fallow_lease SET expires_at = clock_timestamp()')"
                 )
-            assert roll_up_stage(wh, InProcess()) > 0
-            assert wh.query("FROM rollup_5m").num_rows > 0
+            claim_lease(wh, f"{PREFIX}rollup", "other", "{}", seconds=60)
+
+        with pytest.raises(FallowError, match="another process runs the stage/rollup"):
+            roll_up_stage(wh, InProcess(between=take_over))
+        assert wh.query("FROM rollup_5m").num_rows == 0
+        with pytest.raises(TemporaryError, match="another process runs the stage/rollup"):
+            roll_up_stage(wh, InProcess())
+        with wh.catalog_cursor() as cursor:
+            cursor.execute(
+                "CALL postgres_execute('__ducklake_metadata_lake', 'DELETE FROM fallow_lease')"
+            )
+        assert roll_up_stage(wh, InProcess()) > 0
+        assert wh.query("FROM rollup_5m").num_rows > 0
