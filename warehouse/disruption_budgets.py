@@ -1,8 +1,9 @@
 """Find the disruption budgets that cover a pod, and how many of its pods may be evicted now."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import msgspec
 
@@ -13,6 +14,8 @@ from fallow.selectors import LabelSelector, match_selector
 from fallow.window import Window
 from warehouse.steps import compose_query, load_step
 
+EVER_US = 2**62
+"""Microseconds before and after 1970: all of time."""
 RECENT = timedelta(hours=1)
 """How far back a poll of budgets is searched for where no budget was found."""
 
@@ -25,7 +28,7 @@ class BudgetPoll(Row, frozen=True):
 
 
 class BudgetObject(Row, frozen=True):
-    """A disruption budget in its last observed state (`budgets.sql`)."""
+    """A disruption budget in its last observed state, and its life (`budgets.sql`)."""
 
     cluster: str
     namespace: str
@@ -36,6 +39,12 @@ class BudgetObject(Row, frozen=True):
     allowed: int
     counted: bool
     """Whether its controller has counted the pods that it covers."""
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def is_there(self, at_us: int) -> bool:
+        """Return whether it was in force at a time."""
+        return (self.from_us or at_us) <= at_us and (self.to_us is None or at_us < self.to_us)
 
     @property
     def label_selector(self) -> LabelSelector:
@@ -82,16 +91,8 @@ class DisruptionBudgets:
     @classmethod
     def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
-        polls = views.query(load_step("inventory/budget_polls"), _list_times(window.end))
-        return cls(_read_budgets(views, window.end), decode_rows(polls, BudgetPoll))
-
-    @classmethod
-    def read_last(cls, views: Views, until: datetime) -> "DisruptionBudgets":
-        """Return the budgets in force at a time, for a replay: no other state of them is stored.
-
-        Of a cluster without any it is not known whether it was polled.
-        """
-        return cls(_read_budgets(views, until))
+        there = [row for row in _read_budgets(views, window.end) if row.to_us is None]
+        return cls(there, _read_polls(views, window.end))
 
     def is_polled(self, cluster: str) -> bool:
         """Return whether a cluster's budgets were polled: if not, there may be unknown budgets."""
@@ -121,6 +122,43 @@ class DisruptionBudgets:
             return []
         words = msgspec.json.decode(labels or "{}", type=dict[str, str])
         return [budget for budget in there if match_selector(budget.selector, words)]
+
+
+class BudgetHistory:
+    """The budgets of every cluster over time, each in its last observed state."""
+
+    def __init__(self, views: Views, until: datetime, *, is_polled: bool = True) -> None:
+        """`is_polled` False: of a cluster without any it is not known whether it was polled."""
+        self._polls = _read_polls(views, until) if is_polled else []
+        self._budgets = _read_budgets(views, until)
+        self._by_place: dict[tuple[str, str], list[BudgetObject]] = defaultdict(list)
+        for row in self._budgets:
+            self._by_place[row.cluster, row.namespace].append(row)
+        self._none = DisruptionBudgets((), self._polls)
+
+    def find(self, at_us: int) -> DisruptionBudgets:
+        """Return the budgets that were in force at a time."""
+        there = [row for row in self._budgets if row.is_there(at_us)]
+        polls = [BudgetPoll(name, up=True) for name in {row.cluster for row in self._budgets}]
+        return DisruptionBudgets(there, [*polls, *self._polls])
+
+    def list_states(
+        self, cluster: str, namespace: str
+    ) -> Iterator[tuple[int, int, DisruptionBudgets]]:
+        """Yield from when to when which budgets of a namespace were in force: all of time."""
+        rows = self._by_place.get((cluster, namespace))
+        if rows is None:
+            yield -EVER_US, EVER_US, self._none
+            return
+        ends = {end for row in rows for end in (row.from_us, row.to_us) if end is not None}
+        for start, end in pairwise([-EVER_US, *sorted(ends), EVER_US]):
+            there = [row for row in rows if row.is_there(start)]
+            yield start, end, DisruptionBudgets(there, self._polls) if there else self._none
+
+
+def _read_polls(views: Views, until: datetime) -> list[BudgetPoll]:
+    rows = views.query(load_step("inventory/budget_polls"), _list_times(until))
+    return decode_rows(rows, BudgetPoll)
 
 
 def _read_budgets(views: Views, until: datetime) -> list[BudgetObject]:

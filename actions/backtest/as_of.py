@@ -2,8 +2,8 @@
 
 What a node was is in its eras, its readiness by events, the phase of a pod by its timestamps, its
 team, queue, labels and annotations by their eras: before the first observation they are those of
-the first. Of what else pods and disruption budgets have (priority, how many pods may go) the
-inventory stores only the last state: today's values.
+the first. A pod's priority cannot change. A disruption budget is there from its creation on; what
+it asks and how many pods may go are stored in their last state only.
 """
 
 import re

@@ -155,7 +155,8 @@ class _History:
         at, facts = to_micros(now), case.facts
         used = self._used.get(self._rows.case(case.row))
         used = None if used is None else max(used, at)
-        free_until, gpu_hours = self._freed(get_workload_key(facts.finding.subject), at, used)
+        key = get_workload_key(facts.finding.subject)
+        free_until, gpu_hours = self._freed(key, at, used)
         within_us = self.within // timedelta(microseconds=1)
         is_known = used is not None or to_micros(self._window.end) - at >= within_us
         is_reversed = used is not None and used - at <= within_us
@@ -177,6 +178,9 @@ class _History:
             gpu_hours=gpu_hours,
             usd=None if rate is None else (rate * Decimal(repr(round(share, 9)))).quantize(_CENT),
             is_reversed=is_reversed if is_known else None,
+            is_marked_later=any(
+                (pod.marks or at) > at for pod in self.service.fleet_state.pods(key, at)
+            ),
         )
         self.stops.append(stop)
         return stop.used_at

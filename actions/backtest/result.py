@@ -41,6 +41,8 @@ class BacktestStop(msgspec.Struct, frozen=True):
     usd: Decimal | None
     is_reversed: bool | None
     """Was it in use again within the time? None = the data end before that is known."""
+    is_marked_later: bool = False
+    """Were annotations of its pods first observed after the stop? Those of then are not known."""
 
     @property
     def usd_h(self) -> float | None:

@@ -51,7 +51,7 @@ from fallow.protocols import PastFindings, Views
 from fallow.settings.actions import ActionsSettings
 from fallow.window import Window
 from warehouse.case_parts import match_objects, merge_over_silence
-from warehouse.disruption_budgets import DisruptionBudgets
+from warehouse.disruption_budgets import BudgetHistory
 
 APPROVAL = "approval"
 ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "keep", "fights", "pressure")
@@ -179,8 +179,7 @@ class Service:
             views, find_shortest(spans, self._at), window.start, window.end
         )
         self._coverage = PastCoverage(views, spans, self._partly_seen, self._at)
-        # The last state of each, as of everything that the inventory stores without a history.
-        self._budgets = DisruptionBudgets.read_last(views, window.end)
+        self._budgets = BudgetHistory(views, window.end, is_polled=False)
         priced = [p for p in policies if any(b.usd_per_hour for b in p.budgets)]
         self._fleets = FleetSizes(views, self.fleet_state, [*priced, *policies][0], turns.times)
         self._horizon = get_horizon([*policies])
@@ -273,6 +272,7 @@ class Service:
             if is_joined and get_workload_key(finding.subject) in self._partly_seen
         ]
         covered = WorkloadCoverage(self._views, joined, now) if joined else None
+        budgets = self._budgets.find(to_micros(now))
         cases = []
         for row, finding, is_joined, advice in advised:
             held_gpus = self._coverage.get(row, k)
@@ -281,7 +281,7 @@ class Service:
             facts = build_facts(
                 self.fleet_state, finding, advice, now, pending=around.pending,
                 samples=around.samples, quotas=around.quotas, held_gpus=held_gpus,
-                budgets=self._budgets,
+                budgets=budgets,
                 incidents=around.incidents if finding.kind == STALLED_JOB else None,
             )  # fmt: skip
             cases.append(ReplayedCase(row, facts))

@@ -17,7 +17,7 @@ from fallow.protocols import Views
 from fallow.quiescence import BYTES_S, IO_PRESSURE
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
-from warehouse.disruption_budgets import DisruptionBudgets
+from warehouse.disruption_budgets import BudgetHistory
 from warehouse.past_values import PastValues
 from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import NOTEBOOK_ACTIVITY, SERVING_LOAD, load_step
@@ -260,7 +260,7 @@ def add_signals(  # noqa: PLR0917  (one caller)
         maintain_order="left",
     )
     facts = numbered.select("pod_number", "pod_key").join(facts, on="pod_key")
-    holds = list_holds(inventory, DisruptionBudgets.read(views, window))
+    holds = list_holds(inventory, BudgetHistory(views, window.end))
     each = pods.select("row", "k", "pod_number").join(facts, on="pod_number")
     each = add_past_vetoes(each, PastValues(views), inventory, at)
     summed = each.group_by("row").agg(
@@ -276,7 +276,13 @@ def add_signals(  # noqa: PLR0917  (one caller)
     away = find_unready(views, window, pods, places, at)
     rows = add_peers(views, window, rows, settings)
     rows = add_inventory(views, rows)
-    of_row = each.join(holds, on="pod_key").unique(["row", "holds"], maintain_order=True)
+    times = pl.Series("at_us", at)
+    of_row = (
+        each.with_columns(at_us=times.gather(each["k"]))
+        .join(holds, on="pod_key")
+        .filter((pl.col("at_us") >= pl.col("from_us")) & (pl.col("at_us") < pl.col("to_us")))
+        .unique(["row", "holds"], maintain_order=True)
+    )
     of_row = of_row.group_by("row", maintain_order=True).agg("holds")
     rows = rows.join(of_row, on="row", how="left")
     return flags.add_flags(rows, settings, pods=summed, host=host, book=servers, unready=away)
@@ -357,17 +363,23 @@ def add_inventory(views: Views, rows: pl.DataFrame) -> pl.DataFrame:
 HOLDS = pl.List(pl.Struct({"why": pl.String, "name": pl.String}))
 
 
-def list_holds(inventory: Mapping[int, StretchPod], budgets: DisruptionBudgets) -> pl.DataFrame:
-    """Return what holds each pod, a row per hold: pod_key, holds."""
+def list_holds(inventory: Mapping[int, StretchPod], budgets: BudgetHistory) -> pl.DataFrame:
+    """Return what holds each pod from when to when: pod_key, from_us, to_us, holds."""
     return pl.DataFrame(
         [
-            (key, msgspec.to_builtins(hold))
+            (key, from_us, to_us, msgspec.to_builtins(hold))
             for key, pod in inventory.items()
+            for from_us, to_us, there in budgets.list_states(pod.cluster, pod.namespace)
             for hold in find_holds(
-                PodMarks(pod.cluster, pod.namespace, pod.labels, pod.containers), budgets
+                PodMarks(pod.cluster, pod.namespace, pod.labels, pod.containers), there
             )
         ],
-        schema={"pod_key": pl.Int64, "holds": HOLDS.inner},
+        schema={
+            "pod_key": pl.Int64,
+            "from_us": pl.Int64,
+            "to_us": pl.Int64,
+            "holds": HOLDS.inner,
+        },
         orient="row",
     )
 

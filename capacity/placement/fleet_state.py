@@ -73,6 +73,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     unscheduled: str | None = None
     constraints: str | None = None
     """Rules of its placement that depend on other pods, by name (`pod_rules.RULES`)."""
+    marks: int | None = None
+    """When its annotations were first observed; None = it is not known."""
 
     @property
     def label_map(self) -> dict[str, Any]:
@@ -316,11 +318,11 @@ class FleetState:
             PodRecord(
                 (c, ns or "", kind or "", name or ""), uid, pod, node, phase, kind != UNRESOLVED,
                 top, team, queue, priority, resource, gpus, cpu, memory, labels, annotations, begin,
-                end, placed, ahead, number, unscheduled, constraints,
+                end, placed, ahead, number, unscheduled, constraints, marks,
             )
             for c, uid, ns, pod, node, phase, kind, name, top, team, queue, priority, resource,
             gpus, cpu, memory, labels, annotations, begin, end, placed, ahead, number,
-            unscheduled, constraints in zip(
+            unscheduled, constraints, marks in zip(
                 *(rows[name] for name in _POD_COLUMNS), strict=True
             )
         ]  # fmt: skip
@@ -378,7 +380,7 @@ _POD_COLUMNS = (
     "cluster", "uid", "namespace", "pod", "node", "phase", "workload_kind", "workload",
     "workload_uid", "team", "queue", "priority_class", "gpu_resource", "gpus",
     "cpu_request_milli", "memory_request_bytes", "labels", "annotations", "begin_us", "end_us",
-    "placed_us", "ahead_us", "priority", "unscheduled", "constraints",
+    "placed_us", "ahead_us", "priority", "unscheduled", "constraints", "marks_us",
 )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ SELECT
     epoch_us(created_at) - epoch_us(first_seen) AS ahead_us,
     priority,
     unscheduled,
-    constraints
+    constraints,
+    epoch_us(annotations_from) AS marks_us
 FROM seen
 WHERE
     -- By an API clock that is ahead of ours a pod may begin after the window in which it was seen.

@@ -24,7 +24,7 @@ def build_budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict
         "cluster": cluster,
         "namespace": item.metadata.namespace,
         "name": item.metadata.name,
-        "first_seen": now,
+        "first_seen": item.metadata.creation_timestamp or now,
         "last_seen": now,
         "selector": msgspec.json.encode(selector, order="sorted").decode()
         if isinstance(selector, dict)

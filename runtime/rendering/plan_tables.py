@@ -333,7 +333,10 @@ def build_backtest_document(backtest: "Backtest") -> dict[str, Any]:
             for at, reason, _ in backtest.aborted
         ],
         "unknown": list(backtest.unknown),
-        "stops": stop_rows(backtest),
+        "stops": [
+            row | {"marks_seen": "after" if stop.is_marked_later else "before"}
+            for row, stop in zip(stop_rows(backtest), backtest.stops, strict=True)
+        ],
         "unresolved": [
             {
                 "workload": format_subject(case.subject),
@@ -372,6 +375,11 @@ def write_backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
         f"{block.never} of them to the end"
         for block in backtest.blocked
     ]
+    if later := [s for s in backtest.stops if s.is_marked_later]:
+        lines.append(
+            f"annotations of {len(later)} of the stopped were first seen after their stop: what "
+            "kept them then is not known"
+        )
     by_cluster: dict[str, list[AbortedEvaluation]] = {}
     for aborted in backtest.aborted:
         by_cluster.setdefault(aborted.cluster, []).append(aborted)

@@ -1,12 +1,14 @@
 """What holds a pod although it is idle: budgets that allow none, standbys, elections."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from analyzers.holds import PodMarks, find_holds
-from warehouse.disruption_budgets import BudgetObject, DisruptionBudgets
+from fallow.window import Window
+from warehouse.disruption_budgets import BudgetHistory, BudgetObject, DisruptionBudgets
 
 MINE = json.dumps({"matchLabels": {"app": "a"}})
 
@@ -67,3 +69,33 @@ def test_a_container_that_elects_a_leader_holds(name: str, is_held: bool) -> Non
     containers = json.dumps([{"name": "c", "gpu": 1}, {"name": name}])
     assert bool(find(containers=containers)) is is_held
     assert find() == []
+
+
+def test_a_budget_holds_in_its_life_only(views: Any) -> None:
+    """One was deleted at 5 o'clock, another was created at 3; pods are polled to the end."""
+    start = datetime(2026, 11, 1)  # noqa: DTZ001  (as in the tables)
+    hour = timedelta(hours=1)
+    place = {"cluster": "c", "namespace": "ml", "selector": MINE, "min_available": "1"}
+    lives = {"deleted": (0, 5), "created": (3, 9)}
+    views.rows(
+        "disruption_budget",
+        [
+            place | {"name": name, "first_seen": start + hour * a, "last_seen": start + hour * b}
+            for name, (a, b) in lives.items()
+        ],
+    )
+    views.rows("pod", [{"cluster": "c", "uid": "u", "last_seen": start + hour * 9}])
+    end = (start + hour * 9).replace(tzinfo=UTC)
+    history = BudgetHistory(views, end)
+
+    def list_names(budgets: DisruptionBudgets) -> set[str]:
+        return {budget.name for budget in budgets.of("c", "ml", '{"app":"a"}')}
+
+    times = [int((start + hour * n).replace(tzinfo=UTC).timestamp() * 1e6) for n in range(10)]
+    there = [list_names(history.find(at)) for at in times]
+    assert there == [{"deleted"}] * 3 + [{"deleted", "created"}] * 2 + [{"created"}] * 5
+    states = [*history.list_states("c", "ml")]
+    assert [list_names(budgets) for _, _, budgets in states] == [
+        set(), {"deleted"}, {"deleted", "created"}, {"created"}
+    ]  # fmt: skip
+    assert list_names(DisruptionBudgets.read(views, Window(end - hour, end))) == {"created"}

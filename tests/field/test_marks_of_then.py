@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.field.history import Scrape, scrape_job, scrape_node
+from tests.field.resting import budget
 from tests.field.site import HOUR, IDLE, Fallow, Site, ago, build_pod, write_time
 from tests.servers.prometheus import blocks, serving
 
@@ -23,6 +24,7 @@ REST = {**IDLE, "DCGM_FI_DEV_POWER_USAGE": 50.0}
 KEEP = {"annotations": {"fallow_dev_keep": "true"}}
 OTHER = {"annotations": {"example_com_note": "true"}}
 KEPT = {"fallow.dev/keep": "true"}
+COVERED = {"labels": {"app": "covered"}}
 RED, BLUE = {"labels": {"team": "red"}}, {"labels": {"team": "blue"}}
 POLICY = """
 name: stop-what-rests
@@ -62,6 +64,7 @@ def past(shared_fallow: tuple[Fallow, Path]) -> Site:
         *rest("kept-then", KEEP, OTHER),
         *rest("kept-today", OTHER, KEEP),
         *rest("moved", {**OTHER, **RED}, {**OTHER, **BLUE}),
+        *rest("covered", OTHER | COVERED, OTHER | COVERED),
     ]
     (folder / "fallow.yaml").write_text(CONFIG)
     (folder / "policy.yaml").write_text(POLICY)
@@ -71,11 +74,14 @@ def past(shared_fallow: tuple[Fallow, Path]) -> Site:
         answer = site.run("import", "prometheus", "--url", url, "--since", write_time(ago(HOURS)))
     assert answer.code == 0, answer.err
     # The inventory of today names the owners' uids.
-    names: Mapping[str, Mapping[str, str]] = {"kept-then": {}, "kept-today": KEPT, "moved": {}}
+    names: Mapping[str, Mapping[str, str]] = {
+        "kept-then": {}, "kept-today": KEPT, "moved": {}, "covered": {}
+    }  # fmt: skip
+    marks = {"moved": BLUE["labels"], "covered": COVERED["labels"]}
     pods = [
         build_pod(
             f"{name}-0", f"n-{name}", gpus=1, owner=("Job", name), born=HOURS + 2,
-            annotations=notes, labels=BLUE["labels"] if name == "moved" else {},
+            annotations=notes, labels=marks.get(name, {}),
         )
         for name, notes in names.items()
     ]  # fmt: skip
@@ -87,7 +93,9 @@ def past(shared_fallow: tuple[Fallow, Path]) -> Site:
             "uid": f"uid-{name[:-2]}",
         }
     jobs = [build_owner(name) for name in names]
-    answer = site.import_objects(*pods, *jobs)
+    keeper = budget("keeper", COVERED["labels"], 0)
+    keeper["metadata"]["creationTimestamp"] = write_time(ago(CHANGE))
+    answer = site.import_objects(*pods, *jobs, keeper)
     assert answer.code == 0, answer.err
     return site
 
@@ -108,16 +116,28 @@ def build_owner(name: str) -> dict[str, Any]:
 
 
 def test_a_replay_holds_what_was_kept_then_and_not_what_is_kept_today(past: Site) -> None:
-    """The inventory is read every six hours: a change is known that much later at most."""
+    """The inventory is read every six hours: a change is known that much later at most.
+
+    The budget that covers a job was created twelve hours ago: before, nothing held the job.
+    """
     answer = past.run(
         "backtest", "stop-what-rests", "--policies", past.folder / "policy.yaml",
         "--window", f"{write_time(ago(HOURS))}/{write_time(ago(0))}", "--dry-run", "-o", "json",
     )  # fmt: skip
-    hours = {
-        stop["workload"].rpartition("/")[2]: (ago(0) - read_time(stop["at"])) / HOUR
+    stops = {
+        stop["workload"].rpartition("/")[2]: (
+            (ago(0) - read_time(stop["at"])) / HOUR, stop["marks_seen"]
+        )
         for stop in json.loads(answer.out)["stops"]
-    }
-    assert hours == {"kept-today": 27, "moved": 27, "kept-then": pytest.approx(CHANGE / 2, abs=3)}
+    }  # fmt: skip
+    at_once = (27.0, "after")  # the first reading of the inventory is that of 24 hours ago
+    assert {name: stops.pop(name) for name in ("kept-today", "moved", "covered")} == dict.fromkeys(
+        ("kept-today", "moved", "covered"), at_once
+    )
+    (kept_until, seen), *others = stops.values()
+    assert seen == "before"
+    assert kept_until == pytest.approx(CHANGE / 2, abs=3)
+    assert not others
 
 
 @pytest.mark.long  # tests/ledger/test_node_eras.py has the hours of a team that changes
