@@ -6,6 +6,7 @@ large answers itself, and `collectors.prometheus.decode` decodes them. One attem
 `prometheus.timeout` from connecting to its last byte.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -253,13 +254,13 @@ class PrometheusClient:
 
     def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
         self._count_query()
-        is_stretch = path == "query_range" or parameters.get("query", "").endswith("]")
+        is_stretch, is_long = _measure_stretch(path, parameters)
         try:
             answer, body = self._send("GET", path, params=dict(parameters))
             body = self._checked(answer.status_code, body, answer.headers)
         except LateError as error:
             self._late += 1
-            if not is_stretch or self._late > MOST_LATE:
+            if not is_long or self._late > MOST_LATE:
                 raise
             raise SlowAnswerError(error.message, hint="lower prometheus.chunk") from error
         except NoStoreError:
@@ -372,7 +373,12 @@ class PrometheusClient:
         """
         self._count_query()
         now = {"query": "absent(up)", "time": _stamp(datetime.now(UTC))}
-        answer = _find_problem(self._send("GET", "query", params=now)[1])
+        response, body = self._send("GET", "query", params=now)
+        if response.status_code in _RETRIED:
+            raise BusyError(
+                f"{self.url}: HTTP {response.status_code}: which stores it has is unknown"
+            )
+        answer = _find_problem(body)
         return answer is not None and answer.status == "success" and not answer.warnings
 
     def _unlike(self, status: int, body: bytes, problem: _Problem | None) -> bytes:
@@ -399,6 +405,14 @@ class PrometheusClient:
         self._session.close()
 
 
+def _measure_stretch(path: str, parameters: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether a query is of a stretch of time, and whether that can be sent in halves."""
+    if path == "query_range":
+        return True, parameters["start"] != parameters["end"]
+    length = _STRETCH.search(parameters.get("query", ""))
+    return length is not None, length is not None and int(length[1]) > LEAST_S * 1000
+
+
 _REMOTE_READ = {
     "Content-Encoding": "snappy",
     "Content-Type": "application/x-protobuf",
@@ -415,6 +429,9 @@ _ABOUT_THE_QUERY = ("PromQL ",)
 _NO_STORE = "No StoreAPIs matched for this query"
 """What Thanos says where no store can have data of the query's range."""
 _NOTHING = b'{"status":"success","data":{"resultType":"%s","result":[]}}'
+LEAST_S = 60
+"""A stretch that a server refuses because of its size is halved down to this."""
+_STRETCH = re.compile(r"\[(\d+)ms\]$")
 _QUEUE = "in query queue"
 """Where a query of any length waits: as long as other queries run."""
 _BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5)

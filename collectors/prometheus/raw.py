@@ -7,17 +7,17 @@ nothing. Thanos, Mimir, VictoriaMetrics and AMP return the same.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from collectors.prometheus.client import PrometheusClient, TooMuchError
+from collectors.prometheus.client import LEAST_S, PrometheusClient, TooMuchError
 from collectors.prometheus.decode import Matrix, decode_matrix
 from fallow.window import Window
 
 _MILLISECOND = timedelta(milliseconds=1)
-LEAST = timedelta(minutes=1)
-"""A stretch that a server refuses because of its size is halved down to this."""
+_EPOCH = datetime.fromtimestamp(0, UTC)
+LEAST = timedelta(seconds=LEAST_S)
 
 
 def build_selector(names: Sequence[str], matchers: str) -> str:
@@ -43,14 +43,17 @@ def read_samples(client: PrometheusClient, selected: str, window: Window) -> Mat
     except TooMuchError:
         if window.end - window.start <= LEAST:
             raise
-        halves = window.chunks(_get_half(window))
+        middle = _find_middle(window)
+        halves = Window(window.start, middle), Window(middle, window.end)
         return Matrix.joined([read_samples(client, selected, half) for half in halves])
     return _cut(decode_matrix(body), window)
 
 
-def _get_half(window: Window) -> timedelta:
-    minutes = max(int((window.end - window.start) / LEAST) // 2, 1)
-    return minutes * LEAST
+def _find_middle(window: Window) -> datetime:
+    """Return a full minute of the clock: no step of samples that are thinned is cut."""
+    middle = window.start + max(int((window.end - window.start) / LEAST) // 2, 1) * LEAST
+    whole = middle - (middle - _EPOCH) % LEAST
+    return whole if whole > window.start else middle
 
 
 def _cut(matrix_found: Matrix, window: Window) -> Matrix:

@@ -131,6 +131,46 @@ def test_a_stretch_without_an_answer_in_time_is_sent_in_halves_and_not_for_ever(
     assert len(read_samples(asking(), "up", day).labels) == 0
 
 
+def test_the_shortest_stretch_is_queried_again_after_a_gateway_gave_up(
+    asking: Asking, server: Misbehaving
+) -> None:
+    server.answers = [Answer(504, HTML), Answer(200, MATRIX)]
+    minute = Window(WHEN - timedelta(minutes=1), WHEN)
+    assert len(read_samples(asking(retries=1), "up", minute).labels) == 0
+
+
+def test_a_query_is_sent_again_where_the_server_was_too_busy_to_name_its_stores(
+    asking: Asking, server: Misbehaving
+) -> None:
+    """Nothing matched a query; whether there are stores at all was not told at first."""
+    nothing = {
+        "status": "error", "errorType": "execution",
+        "error": "No StoreAPIs matched for this query",
+    }  # fmt: skip
+    empty = Answer(422, json.dumps(nothing).encode())
+    server.answers = [empty, Answer(503, HTML), empty, Answer(200, VECTOR)]
+    hour = Window(WHEN - timedelta(hours=1), WHEN)
+    assert len(read_samples(asking(retries=1), "up", hour).labels) == 0
+
+
+def test_halves_meet_at_full_minutes(asking: Asking, server: Misbehaving) -> None:
+    """A thinned series has one sample a step: a joint within a step would have two."""
+    ends: list[float] = []
+
+    def answer_ten_minutes(_path: str, parameters: Mapping[str, str]) -> Answer:
+        length_ms = int(parameters["query"].removesuffix("ms]").removeprefix("up["))
+        if length_ms > 6e5:
+            return Answer(504, HTML)
+        ends.append(float(parameters["time"]) + 0.001)
+        return Answer(200, MATRIX)
+
+    server.answering = answer_ten_minutes
+    start = WHEN + timedelta(seconds=17)
+    read_samples(asking(), "up", Window(start, start + timedelta(minutes=45)))
+    assert [round(end % 60, 3) for end in ends[:-1]] == [0] * (len(ends) - 1)
+    assert len(ends) > 4
+
+
 def test_a_passing_failure_passes_with_growing_waits(
     asking: Asking, server: Misbehaving, slept: list[float]
 ) -> None:
