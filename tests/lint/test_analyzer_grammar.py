@@ -126,6 +126,7 @@ def test_a_query_is_named_after_what_it_returns() -> None:
 NAMED_BY = {
     "fragmentation": {"runtime/operations/analysis/pending.py"},
     "idle": {
+        "runtime/operations/accounting/idle_hours.py",
         "runtime/experiments/accuracy/collection.py", "runtime/experiments/simulation/oracle.py",
     },
     "reliability": {
