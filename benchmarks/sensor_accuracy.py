@@ -25,8 +25,8 @@ from simulator.exporters.quirks import Quirks
 from simulator.models import STATES, TICK_S, Block
 from simulator.work.behaviours import Script
 from simulator.world import Spec, World
-from warehouse.coverage import list_still_gpus
 from warehouse.lake import Warehouse
+from warehouse.still_gpus import list_still_gpus
 
 HOUR = timedelta(hours=1)
 LOADED = 3 * HOUR

@@ -94,7 +94,6 @@ def choose(
     label: str,
     table_name: str,
     name_of: Callable[[dict[str, Any]], str],
-    height: int | None = None,
     on_phone: Sequence[str] = (),
 ) -> dict[str, Any] | None:
     """Show rows as a table and return the chosen one, by a click or in the box below.
@@ -127,7 +126,6 @@ def choose(
         rows,
         columns,
         table_name=table_name,
-        height=height,
         key=f"{key}-table",
         on_select=clicked,
         on_phone=on_phone,

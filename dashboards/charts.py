@@ -49,6 +49,8 @@ MOST_POINTS = 5000
 LABEL_PX = 260
 """Widest label of an axis; the whole name is in the tooltip."""
 NAMES = alt.Axis(labelLimit=LABEL_PX, labelOverlap=False)
+PLAIN_ZERO = "datum.value ? datum.label : replace(datum.label, /[a-zA-Z]$/, '')"
+"""Nothing is 0, where thousands are 5k."""
 WRAPPED = alt.ExprRef("width < 500 ? 3 : 9")
 """Columns of a legend above a chart: a phone shows three."""
 
@@ -88,7 +90,7 @@ def draw_states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) 
         x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b"))
     )
     bars = base.mark_bar().encode(
-        y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
+        y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form, labelExpr=PLAIN_ZERO)),
         color=alt.Color(
             "state:N",
             title=None,
@@ -179,7 +181,7 @@ def draw_ranked_bars(
     )
     form = _choose_axis_format([row[value] for row in records])
     bars = base.mark_bar(color=colour).encode(
-        x=alt.X(f"{value}:Q", title=title, axis=alt.Axis(format=form))
+        x=alt.X(f"{value}:Q", title=title, axis=alt.Axis(format=form, labelExpr=PLAIN_ZERO))
     )
     chart: Chart = bars
     if part:
@@ -199,7 +201,12 @@ def cost_histogram(
         .mark_bar(color=BLUE)
         .encode(
             # The bins are computed already: bars stand on the axis.
-            x=alt.X("low:Q", bin="binned", title=title, axis=alt.Axis(format=f"${form}")),
+            x=alt.X(
+                "low:Q",
+                bin="binned",
+                title=title,
+                axis=alt.Axis(format=f"${form}", labelExpr=PLAIN_ZERO),
+            ),
             x2="high:Q",
             y=alt.Y("units:Q", title=noun, axis=alt.Axis(format="~s", tickMinStep=1)),
             color=alt.Color("colour:N", scale=None),
@@ -234,8 +241,10 @@ def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int =
             alt.Tooltip("high:Q", title="to", format=",.2f"),
         ],
     )
+    # Bars have their amounts: lines of the grid would cross them.
+    amounts = alt.Axis(format="~s", labelExpr=PLAIN_ZERO, grid=False)
     bars = base.mark_bar().encode(
-        y=alt.Y("low:Q", title=title, axis=alt.Axis(format="~s")),
+        y=alt.Y("low:Q", title=title, axis=amounts),
         y2="high:Q",
         color=alt.Color("colour:N", scale=None),
     )
@@ -258,7 +267,7 @@ def draw_stacked_bars(
         .mark_bar()
         .encode(
             y=alt.Y("name:N", title=None, sort=labels, axis=NAMES),
-            x=alt.X("usd:Q", title=title, axis=alt.Axis(format=f"${form}")),
+            x=alt.X("usd:Q", title=title, axis=alt.Axis(format=f"${form}", labelExpr=PLAIN_ZERO)),
             color=alt.Color("state:N", title=None, scale=build_state_scale([*used])),
             tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
         )
@@ -333,7 +342,7 @@ def draw_funnel(
     order = [str(row["name"]) for row in rows]
     scale = alt.Scale(domain=[0, 1]) if value == "share" else alt.Undefined
     form = "%" if value == "share" else f"${_choose_axis_format([row[value] for row in rows])}"
-    axis = alt.Axis(format=form, tickCount=5)
+    axis = alt.Axis(format=form, tickCount=5, labelExpr=PLAIN_ZERO)
     base = alt.Chart(build_values(rows)).encode(
         y=alt.Y("name:N", sort=order, title=None),
         x=alt.X(f"{value}:Q", title=title, axis=axis, scale=scale),
@@ -350,7 +359,7 @@ def draw_month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Char
     base = alt.Chart(build_values(rows)).encode(
         x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b"))
     )
-    money = alt.Axis(format="$~s")
+    money = alt.Axis(format="$~s", labelExpr=PLAIN_ZERO)
     band = base.mark_area(color=BLUE, opacity=0.2).encode(
         y=alt.Y("low:Q", title="USD since the month began", axis=money), y2="high:Q"
     )

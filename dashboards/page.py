@@ -82,8 +82,8 @@ RISES: Mapping[str, Literal["normal", "inverse", "off"]] = {
 FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 """What the figures of pages are, by label."""
 OPENED = "row-opened"
-ROW_PX, WHOLE_ROWS, MOST_ROWS = 35, 15, 11
-"""Height of a row, and how many a table shows: all of up to 15, of more the first eleven."""
+WHOLE_ROWS, MOST_ROWS = 15, 11
+"""How many rows of one line a table shows: all of up to 15, of more the first eleven."""
 NAME_PX = 250
 TIME_PX = 130
 MOST_OFFERED = 500
@@ -155,9 +155,9 @@ def guard(body: Callable[..., None], *args: Any) -> None:
 def show_demo() -> None:
     """Say at the top of a page that its fleet is simulated, if it is."""
     if is_demo_home(active_settings.get_settings().home):
-        st.info(
-            "**Demo data:** this fleet is simulated, none of it is yours. `fallow demo` wrote it.",
-            icon=":material/science:",
+        st.markdown(
+            ":blue-background[:material/science: **Demo data:** this fleet is simulated, none of "
+            "it is yours. `fallow demo` wrote it.]"
         )
 
 
@@ -228,7 +228,6 @@ def show_table(
     columns: dict[str, Any],
     *,
     table_name: str,
-    height: int | None = None,
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     open_row: Callable[[int], None] | None = None,
@@ -243,15 +242,15 @@ def show_table(
     Cells are drawn, not parsed: a name is shown as it is. Numbers have three significant digits,
     counts all of them. The download below it has the same rows as CSV without formulas; numbers
     keep their digits there, and columns for which a screen of 1,280 pixels has no room
-    (`table_widths.fit_columns`). `on_select` is called when a row was clicked;
-    `st.session_state[key]` says which. A click on any cell of a row calls `open_row` with the
-    row's number, which asks for the page of its details (`links.open_page`); `row_names` are the
-    rows in the box that opens them by keyboard, where the first column does not name them.
+    (`table_widths.fit_columns`). Sentences take up to three lines. `on_select` is called when a row
+    was clicked; `st.session_state[key]` says which. A click on any cell of a row calls `open_row`
+    with the row's number, which asks for the page of its details (`links.open_page`); `row_names`
+    are the rows in the box that opens them by keyboard, where the first column does not name them.
     `missing` is shown where a number is null: say why where the reason is known. Columns in
     `in_csv` are in the download alone, though they might fit. Rows that are of several clusters
-    name theirs. `total` is the row of totals (`sum_rows`), above the
-    others: it is in sight however many they are, opens nothing, and the download is without it.
-    `on_phone`: the columns of dollars, what and why; a phone shows the first rows as a list of them
+    name theirs. `total` is the row of totals (`sum_rows`), above the others: it is in sight however
+    many they are, opens nothing, and the download is without it. `on_phone`: the columns of
+    dollars, what and why; a phone shows the first rows as a list of them
     above the table.
     """
     formatted, columns = _format_table(rows, _name_clusters(rows, columns), total)
@@ -259,6 +258,9 @@ def show_table(
     room = table_widths.PAGE_PX - (table_widths.CHOICE_PX if on_select else 0)
     offered = {n: column for n, column in columns.items() if n not in in_csv}
     on_screen = table_widths.fit_columns(offered, formatted, room)
+    row_px = table_widths.choose_row_height(
+        {n: on_screen[n] for n in on_screen if table_widths.is_long(columns[n])}, formatted
+    )
     opening = f"open-{to_file_name(table_name)}"
 
     def opened() -> None:
@@ -275,7 +277,8 @@ def show_table(
         column_config=offered | on_screen,
         column_order=[*on_screen],
         hide_index=True,
-        height=_choose_height(formatted.num_rows) if height is None else height,
+        height=_choose_height(formatted.num_rows, row_px),
+        row_height=row_px,
         placeholder=missing,
         alt=table_name,
         key=opening if open_row else key,
@@ -331,9 +334,12 @@ def _list_for_phone(rows: pa.Table, columns: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _choose_height(rows: int) -> int | Literal["content"]:
+def _choose_height(rows: int, row_px: int) -> int | Literal["content"]:
     """Return the height of a table: all of a short one, whole rows of a long one."""
-    return "content" if rows <= WHOLE_ROWS else ROW_PX * (MOST_ROWS + 1) + 2
+    room = WHOLE_ROWS * table_widths.ROW_PX // row_px
+    if rows <= room:
+        return "content"
+    return row_px * min(MOST_ROWS, room) + table_widths.ROW_PX + 2
 
 
 def sum_rows(rows: pa.Table, columns: Collection[str], **others: Any) -> dict[str, Any]:

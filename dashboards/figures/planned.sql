@@ -1,5 +1,6 @@
--- The rows of the last plan of each cluster, filtered, with the first reason as a sentence. Dollars
--- are those of a whole day at the case's rate; null = no price, or only a bound of hours in use.
+-- The rows of the last plan of each cluster, filtered, with the first reason as a sentence and all
+-- of them in `why`. Dollars are those of a whole day at the case's rate; null = no price, or only a
+-- bound of hours in use.
 SELECT
     cluster,
     namespace,
@@ -21,6 +22,9 @@ SELECT
     aborted,
     acts,
     reasons ->> '$[0].gate' AS gate,
+    reasons ->> '$[0].text' || coalesce(
+        ' (+' || (nullif(json_array_length(reasons), 1)::INTEGER - 1)::VARCHAR || ')', ''
+    ) AS reason,
     array_to_string(from_json(reasons -> '$[*].text', '["VARCHAR"]'), '; ') AS why,
     concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS subject
 FROM plan

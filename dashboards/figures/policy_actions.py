@@ -29,10 +29,10 @@ def plan(views: Views, filters: Filters) -> pa.Table:
 
     An action that began after the plan was written has its result in `says`.
 
-    Columns: subject, cluster, owner, verb, says, policy, step, gate and why (if it is not done),
-    next_at (UTC), gpus, gpu_hours_per_day, usd_per_day (null: no price, or only a
-    bound), finding, request, and of the whole plan at, aborted (why nothing is done at all) and
-    acts (the service carries it out).
+    Columns: subject, cluster, owner, verb, says, policy, step, gate, reason (the first) and why
+    (all, if it is not done), next_at (UTC), gpus, gpu_hours_per_day, usd_per_day (null: no price,
+    or only a bound), finding, request, and of the whole plan at, aborted (why nothing is done at
+    all) and acts (the service carries it out).
     """
     steps = ("journal", "planned", "acted", "begun", "policy_actions/plan")
     return run_query(views, steps, None, filters, most=MOST)

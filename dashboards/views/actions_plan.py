@@ -82,7 +82,11 @@ def plan(request: PageRequest) -> None:
     )
     rows_shown = [_add_link(row) for row in rows if decision is None or row["says"] == decision]
     page.show_table(
-        rows_shown, PLAN, table_name="What policies decide about every case", height=420
+        rows_shown,
+        PLAN,
+        table_name="What policies decide about every case",
+        in_csv={"why"},
+        on_phone=("usd_per_day", "subject", "says", "reason"),
     )
     dry = sorted({row["cluster"] for row in rows if not row["acts"]})
     at = min(row["at"] for row in rows)

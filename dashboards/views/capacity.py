@@ -22,9 +22,8 @@ TABS: tabs.Tabs = {
 }
 ANSWERS = page.read_columns("capacity/answers")
 HEADINGS = {"buy": "Buy", "give back": "Give back", "move": "Move"}
-MOST = 12
-TABLE_PX = 285
-"""Seven rows: on a phone the tabs are not far below."""
+MOST = 6
+"""Rows: the tabs are not far below."""
 
 
 def show(request: PageRequest) -> None:
@@ -54,8 +53,8 @@ def show_answers(request: PageRequest) -> None:
         listed,
         ANSWERS,
         table_name="What to buy, give back and move",
-        height=TABLE_PX,
         open_row=lambda row: links.open_page("findings", finding=listed[row]["id"]),
+        on_phone=("usd", "workload", "verb", "kind"),
     )
     page.note(
         f"{len(listed)} of {len(rows):,} findings: the first of each kind, then those that save "

@@ -6,7 +6,7 @@ from dashboards import active_settings, charts, data, page
 from dashboards.figures import data_health, quality
 from dashboards.page import PageRequest, format_hours, format_share
 from fallow.window import format_duration
-from warehouse import coverage
+from warehouse import coverage, still_gpus
 from warehouse.unknown_names import read_unknown_names
 
 TITLE, ICON = "Data", ":material/fact_check:"
@@ -66,7 +66,7 @@ def show_data_health_figures(request: PageRequest) -> None:
     cluster = request.filters.cluster
     doubted = "".join(
         f"{text}. "
-        for describe in (coverage.describe_unseen_gpus, coverage.describe_still_gpus)
+        for describe in (coverage.describe_unseen_gpus, still_gpus.describe_still_gpus)
         if (text := data.query(describe, request.window, cluster, page.escape))
     )
     page.note(

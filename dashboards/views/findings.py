@@ -16,7 +16,6 @@ from fallow.finding_kinds import read_declarations
 TITLE, ICON = "Findings", ":material/inbox:"
 ANOMALIES = "anomalies"
 BLOCKS = 3
-MOST_WHOLE = 9
 """So many rows are shown without a scroll bar of their own."""
 OLD_TAB = "Anomalies"
 """The tab of earlier addresses that is now a kind."""
@@ -94,7 +93,6 @@ def show_findings(request: PageRequest) -> None:
         label="Workload",
         table_name="Workloads by what their findings save",
         name_of=lambda row: f"{row['workload']}: {row['kind']} ({row['id']})",
-        height=380 if len(rows) > MOST_WHOLE else None,
         on_phone=("usd_all", "workload", "kind", "verb"),
     )
     if len(rows) == inbox.MOST:

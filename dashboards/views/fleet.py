@@ -23,15 +23,17 @@ SERIES = (
     ("activity_pct", "utilisation, %", {"activity_pct": "mean", "most_pct": "most of any GPU"}),
     ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
     ("power_w", "power, W", {"power_w": "power"}),
-    ("temp_c", "temperature, °C", {"temp_c": "hottest GPU"}),
+    ("temp_c", "temp., °C", {"temp_c": "hottest GPU"}),
 )
 HOLDERS = page.read_columns("fleet/holders")
 
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
+    figures = st.container()  # they come before the choice
     choose_time(request)
-    page.show_card(show_states, request)
+    with figures:
+        page.show_card(show_states, request)
     page.show_card(show_cells, request, height=400)
     page.show_card(show_more, request)
 
@@ -174,7 +176,6 @@ def show_devices(request: PageRequest) -> None:
         rows.set_column(workload, "workload", named),
         DEVICES,
         table_name="GPUs, trouble first",
-        height=420,
         open_row=lambda row: links.open_timeline(
             cluster=rows["cluster"][row].as_py(), device=rows["device"][row].as_py()
         ),
@@ -202,7 +203,6 @@ def show_holders(request: PageRequest) -> None:
         rows,
         HOLDERS,
         table_name="Workloads with idle GPUs",
-        height=320,
         open_row=lambda row: links.open_timeline(
             cluster=rows[row]["cluster"], workload=rows[row]["workload"]
         ),
@@ -218,7 +218,6 @@ def show_nodes(request: PageRequest) -> None:
         rows,
         NODES,
         table_name="Nodes by dollars that burn idle per hour",
-        height=320,
         open_row=lambda row: links.open_timeline(
             cluster=rows[row]["cluster"], node=rows[row]["node"]
         ),

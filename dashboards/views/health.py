@@ -238,7 +238,6 @@ def show_events(request: PageRequest) -> None:
         rows,
         EVENTS,
         table_name="Events of nodes",
-        height=280,
         open_row=_build_opener(rows, "node"),
         row_names=[f"{row['ts']:%Y-%m-%d %H:%M} {row['node']}: {row['reason']}" for row in rows],
     )

@@ -22,7 +22,7 @@ SIGNS = page.read_columns("health_incidents/signs")
 GPU_TRACKS = (
     ("activity, %", {"activity_pct": "mean of the job's GPUs"}, "named_activity_pct", ".3~g"),
     ("power, W", {"power_w": "mean of the job's GPUs"}, "named_power_w", "~s"),
-    ("temperature, °C", {"temp_c": "hottest of the job's GPUs"}, "named_temp_c", ".3~g"),
+    ("temp., °C", {"temp_c": "hottest of the job's GPUs"}, "named_temp_c", ".3~g"),
     ("SM clock, MHz", {"clock_mhz": "mean of the job's GPUs"}, "named_clock_mhz", "~s"),
 )
 """Title, line of all, column of those that the evidence names, format."""
@@ -41,7 +41,6 @@ ERRORS = {
     "pcie_replay": "PCIe replay",
     "ecc_dbe": "ECC, double bit",
 }
-TABLE_PX, TABLE_ROWS = 280, 7
 COLOURS = (charts.BLUE, charts.RED, charts.AMBER, charts.SLATE)
 
 
@@ -63,7 +62,6 @@ def show(request: PageRequest) -> None:
         label="Incident",
         table_name="Incidents: cause, evidence, one step",
         name_of=lambda row: f"{row['start']:%Y-%m-%d %H:%M} {row['cause']}, {row['name']}",
-        height=TABLE_PX if len(listed) > TABLE_ROWS else None,
         on_phone=("usd", "name", "cause", "step"),
     )
     if row is None:
@@ -112,7 +110,7 @@ def _explain_holds(request: PageRequest, stored: Iterable[Mapping[str, Any]]) ->
 
 def _build_cells(row: Mapping[str, Any]) -> dict[str, Any]:
     detail = incidents.decode_incident(row)
-    more = f" and {len(detail.workloads) - 1} more" if len(detail.workloads) > 1 else ""
+    more = f" +{len(detail.workloads) - 1}" if len(detail.workloads) > 1 else ""
     return {
         **row,
         "name": f"{detail.workloads[0]}{more}" if detail.workloads else "",
@@ -157,7 +155,6 @@ def show_detail(incident: IncidentDetail) -> None:
         ],
         SIGNS,
         table_name="Signs of the incident, the oldest first",
-        height=240,
         missing="",
     )
 

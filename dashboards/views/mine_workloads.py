@@ -1,5 +1,7 @@
 """My workloads: what they cost, how much of it computed, and what is planned for them."""
 
+import streamlit as st
+
 from dashboards import charts, data, filters, links, owner_filter, page
 from dashboards.figures import owner_workloads
 from dashboards.page import PageRequest, format_hours, format_hours_with_share, format_money
@@ -15,6 +17,7 @@ def show(request: PageRequest) -> None:
 
 def show_workloads(request: PageRequest) -> None:
     """Draw and list the owner's workloads."""
+    figures = st.container()  # they come before the choice
     owners = owner_filter.choose_owners(request)
     if not owners:
         return
@@ -29,16 +32,15 @@ def show_workloads(request: PageRequest) -> None:
     total_hours = sum(row["gpu_hours"] for row in rows)
     lost = sum(row["idle_gpu_hours"] for row in rows)
     planned = [r for r in rows if r["says"] and not r["says"].startswith("nothing")]
-    page.show_metrics(
-        ("Cost", format_money(sum(usd_known) if usd_known else None), count(len(rows), "workload")),
-        ("GPU-hours", format_hours(total_hours), "in this window"),
-        (
-            "Idle",
-            format_money(sum(idle) if idle else None),
-            format_hours_with_share(lost, total_hours),
-        ),
-        ("Something is planned", f"{len(planned):,}", "see What is coming"),
-    )
+    cost = format_money(sum(usd_known) if usd_known else None)
+    idle_usd = format_money(sum(idle) if idle else None)
+    with figures:
+        page.show_metrics(
+            ("Cost", cost, count(len(rows), "workload")),
+            ("GPU-hours", format_hours(total_hours), "in this window"),
+            ("Idle", idle_usd, format_hours_with_share(lost, total_hours)),
+            ("Something is planned", f"{len(planned):,}", "see What is coming"),
+        )
     bars = [{"name": r["workload"], "usd": r["usd"], "idle": r["idle_usd"]} for r in rows[:15]]
     if any(row["usd"] for row in bars):
         page.chart(
@@ -52,5 +54,6 @@ def show_workloads(request: PageRequest) -> None:
         open_row=lambda row: links.open_timeline(
             cluster=rows[row]["cluster"], workload=rows[row]["workload"]
         ),
+        on_phone=("usd", "workload", "says"),
     )
     page.note("A click on a row opens the workload's timeline.")

@@ -138,7 +138,7 @@ def show_waiting(request: PageRequest) -> None:
         WAITING,
         table_name="Workloads that wait for GPUs",
         open_row=lambda row: _open_workload(rows[row]),
-        on_phone=("waiting_cost", "workload", "reason"),
+        on_phone=("waiting_cost", "workload", "reason", "way"),
     )
     page.note(
         "Click a row to see the workload's timeline. Blocked by, below: who holds what it could "
@@ -266,7 +266,6 @@ def show_holders(request: PageRequest) -> None:
         rows,
         HOLDERS,
         table_name="Workloads that hold GPUs idle now",
-        height=280,
         open_row=lambda row: _open_workload(rows[row]),
     )
     usd_known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]

@@ -48,7 +48,7 @@ TRACKS = (
     ("activity_pct", "activity, %", {"activity_pct": "mean", "most_pct": "most of any device"}),
     ("memory_gb", "memory, GB", {"memory_gb": "memory in use"}),
     ("power_w", "power, W", {"power_w": "power"}),
-    ("temp_c", "temperature, °C", {"temp_c": "hottest device"}),
+    ("temp_c", "temp., °C", {"temp_c": "hottest device"}),
     ("clock_mhz", "SM clock, MHz", {"clock_mhz": "mean", "least_clock_mhz": "slowest device"}),
     ("xid", "XID", {"xid": "code that a device shows"}),
 )
@@ -56,6 +56,7 @@ TRACKS = (
 
 def show(request: PageRequest) -> None:
     """Draw the page."""
+    figures = st.container()  # they come before the choices
     subject = choose_subject(request)
     action = timeline_action.choose(request, subject.workload)
     if action:
@@ -64,6 +65,8 @@ def show(request: PageRequest) -> None:
     if not subject:
         page.show_card(list_workloads, request)
         return
+    with figures:
+        page.show_card(show_figures, request)
     page.show_card(show_tracks, request, height=600)
     page.show_card(show_more, request)
 
@@ -132,11 +135,10 @@ def _find_workloads(request: PageRequest, search: str) -> pa.Table:
     return data.query(timeline.list_subjects, request.window, request.filters, subject, "workload")
 
 
-def show_tracks(request: PageRequest) -> None:
-    """Show the subject in figures and draw it over time: allocation, use, cost and events."""
-    timeline_subject, span = get_subject(), (request.window.start, request.window.end)
+def show_figures(request: PageRequest) -> None:
+    """Show the subject in figures."""
     subject_totals = data.query(
-        timeline.read_totals, request.window, request.filters, timeline_subject
+        timeline.read_totals, request.window, request.filters, get_subject()
     )
     if not subject_totals.gpu_hours:
         page.show_nothing(
@@ -163,6 +165,16 @@ def show_tracks(request: PageRequest) -> None:
             f"{count(subject_totals.nodes, 'node')}, {count(subject_totals.workloads, 'workload')}",
         ),
     )
+
+
+def show_tracks(request: PageRequest) -> None:
+    """Draw the subject over time: allocation, use, cost and events."""
+    timeline_subject, span = get_subject(), (request.window.start, request.window.end)
+    subject_totals = data.query(
+        timeline.read_totals, request.window, request.filters, timeline_subject
+    )
+    if not subject_totals.gpu_hours:
+        return
     events = data.query(
         timeline.read_events, request.window, request.filters, timeline_subject
     ).to_pylist()
@@ -274,7 +286,6 @@ def show_events(request: PageRequest) -> None:
         rows,
         EVENTS,
         table_name="What happened, the newest first",
-        height=320,
         open_row=open_row,
         row_names=[f"{row['at']:%Y-%m-%d %H:%M} {row['kind']}" for row in rows],
     )

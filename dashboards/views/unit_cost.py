@@ -204,6 +204,7 @@ def _show_table(
         filters.add_cluster(columns, request),
         table_name=table_name,
         open_row=lambda row: links.open_timeline(**subjects[row]),
+        on_phone=("usd", "workload"),
     )
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"

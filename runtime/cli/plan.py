@@ -1,4 +1,4 @@
-"""`fallow plan`, `why-not` and `backtest`: what policies decide now, why not, and what they did."""
+"""`fallow plan` and `backtest`: what policies decide now, and what they would have done."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,8 +8,8 @@ import typer
 from fallow.errors import RefusedError, UsageError
 from fallow.window import format_duration, parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.why_not import At, Policies
 from runtime.operations.acting import plans
-from runtime.operations.acting.stored_answers import describe_stored_answer, read_stored_answer
 from runtime.rendering import plan_tables
 from runtime.rendering.tables import document
 
@@ -20,19 +20,10 @@ if TYPE_CHECKING:
     from actions.policy.model import Policy
     from fallow.settings import Settings
 
-Policies = Annotated[
-    list[Path] | None,
-    typer.Option("--policies", metavar="FILE", help="files and folders [actions.policies]"),
-]
-At = Annotated[
-    str | None, typer.Option("--at", help="as of a time, or so long ago, such as 2h [now]")
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "plan")(plan)
-    command(app, "why-not")(why_not)
     command(app, "backtest")(backtest)
 
 
@@ -69,30 +60,16 @@ def plan(
         run.say(line)
 
 
-def why_not(
+def explain_anew(
     run: CommandRun,
-    workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="Kind/namespace/name, or a part of it")
-    ],
-    policies: Policies = None,
+    workload: str,
+    policies: list[Path] | None,
     *,
-    policy: Annotated[str | None, typer.Option(help="only under this policy")] = None,
-    at: At = None,
-    fresh: Annotated[bool, typer.Option("--now", help="judge anew, not by the last plan")] = False,
-    gates: Annotated[bool, typer.Option("--gates", help="every gate that refuses")] = False,
-    every: Annotated[bool, typer.Option("--all", help="gates that are open, too")] = False,
+    policy: str | None,
+    at: str | None,
+    every: bool,
 ) -> None:
-    """Say why a workload is not acted upon, and what would help.
-
-    `--gates`, `-o json` and every other option judge anew: each gate's answer under each policy.
-    """
-    anew = (fresh, gates, every, policies, policy, at, run.output is not Output.table)
-    if not any(anew):
-        with run.warehouse(run.settings()) as warehouse:
-            answer = read_stored_answer(warehouse, workload, run.options.get("cluster"))
-        if answer is not None:
-            run.text("".join(f"{line}\n" for line in describe_stored_answer(answer)))
-            return
+    """Judge why a workload is not acted upon: the answer of each gate under each policy."""
     settings, rules = _read_rules(run, policies)
     candidates = [_find_policy(rules, policy)] if policy else rules
     with run.warehouse(settings) as warehouse:

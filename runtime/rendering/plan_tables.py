@@ -150,7 +150,7 @@ def plan_notes(result: "PlanResult") -> list[str]:
 def _build_decision_row(
     decision: Decision, result: "PlanResult", facts: Facts | None
 ) -> dict[str, Any]:
-    why = _format_reasons(decision.reasons) if decision.ruling != "allow" else ""
+    why = "" if _sign(decision) in "+." else _format_reasons(decision.reasons)
     if decision.next_at is not None:
         why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
     return {

@@ -31,6 +31,8 @@ _RATE = re.compile(r"usd_h$|usd_per_(?!day$|week$|month$|year$)")
 """Names of prices per unit: they are multiplied, so they have more digits than cents."""
 _RATE_STEP = Decimal("0.000001")
 _NATIVE_TYPES = (Decimal, datetime)
+UNNAMED = "sign"
+"""What a CSV calls the column that has no name in a table: one sign for each row."""
 NOTHING = "nothing\n"
 """A table without rows."""
 GAP = 2
@@ -225,7 +227,7 @@ def _list_rows(rows: Any) -> tuple[list[str], Rows]:
 
 def _write_csv(names: Sequence[str], rows: Rows) -> str:
     cells = ([_format_csv(row.get(name)) for name in names] for row in rows)
-    return write_rows([names, *cells])
+    return write_rows([[name or UNNAMED for name in names], *cells])
 
 
 def _write_markdown(names: Sequence[str], rows: Rows) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from dashboards import app
 from fallow.texts import spell_out
+from tests.browser.pictures import CHOSEN
 from tests.browser.visiting import NAMELESS, WIDTH, Visitor
 from tests.dashboards.drawing import HOSTILE
 
@@ -21,6 +22,16 @@ FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:",
 CUT_TABLES = """() => [...document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')]
   .filter(e => e.scrollWidth > e.clientWidth + 1)"""
 """Tables whose last columns are cut at the edge."""
+FIRST_ANSWER = """() => {
+  const boxes = (name, row) => [...document.querySelectorAll(`[data-testid=${name}]`)]
+    .map(e => e.getBoundingClientRect()).map(r => [r.top, row ? r.top + 70 : r.bottom]);
+  const alerts = boxes('stAlertContainer'), figures = [...boxes('stMetricValue'),
+    ...boxes('stDataFrame', true)];
+  const [top, end] = [...(figures.length ? figures : alerts)].sort((a, b) => a[0] - b[0])[0];
+  return alerts.filter(a => a[0] < top).reduce((left, a) => left - (a[1] - a[0]) - 16, end);
+}"""
+"""Pixels above the end of the first figure, of a table's first row or of why there is none; without
+warnings."""
 FILTERS_BELOW = """() => {
   const filters = document.querySelector('.st-key-filters'), box = filters.getBoundingClientRect();
   return getComputedStyle(filters).position === 'fixed' && box.height < 80
@@ -48,7 +59,7 @@ def path(view: str) -> str:
 @pytest.mark.parametrize("view", _by_kind())
 def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor = visitors()
-    page = visitor.go(path(view), window="2d")
+    page = visitor.go(path(view), window="2d", **CHOSEN.get(view, {}))
     assert page.locator("h1").all_inner_texts() == [app._import_page(view).TITLE]
     assert page.title() == f"{app._import_page(view).TITLE} · Fallow"
     assert "data as of 2026-11-16 00:00 UTC" in visitor.text()
@@ -58,8 +69,10 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor.hears_nothing()
     assert page.evaluate(NAMELESS) == []
     page.wait_for_function(f"() => ({CUT_TABLES})().length === 0")
+    page.wait_for_function(f"() => ({FIRST_ANSWER})() <= 400")
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function(f"() => ({WIDTH})() <= 0")  # no text to evaluate: the policy forbids it
+    page.wait_for_function(f"() => ({FIRST_ANSWER})() <= 400")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 

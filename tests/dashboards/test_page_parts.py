@@ -38,10 +38,10 @@ def test_the_timeline_shows_temperature_clock_and_xids_beside_activity(
 ) -> None:
     page = draw("timeline", small, device="GPU-3", window="7d")
     drawn = {chart.proto.alt for chart in page.get("vega_lite_chart")}
-    assert {"temperature, °C over time", "SM clock, MHz over time", "XID over time"} <= drawn
+    assert {"temp., °C over time", "SM clock, MHz over time", "XID over time"} <= drawn
     page = draw("timeline", small, device="GPU-2", window="7d")
     drawn = {chart.proto.alt for chart in page.get("vega_lite_chart")}
-    assert "temperature, °C over time" in drawn
+    assert "temp., °C over time" in drawn
     assert "XID over time" not in drawn, "it showed none"
 
 
@@ -88,7 +88,7 @@ def test_the_fleet_finds_gpus_by_a_part_of_a_name_and_draws_them_over_time(
     over_time = draw("fleet", fleet, show="over time")
     drawn = {chart.proto.alt for chart in over_time.get("vega_lite_chart")}
     assert "GPUs by what they did, over time" in drawn
-    assert "temperature, °C of all GPUs over time" in drawn
+    assert "temp., °C of all GPUs over time" in drawn
 
 
 def test_the_quota_that_binds_comes_first() -> None:

@@ -55,7 +55,7 @@ def test_page_of_a_demo_keeps_the_rules_and_says_so_above_everything_else(
 ) -> None:
     page = draw(view, fleet)
     whole(page)
-    banner = [info.value for info in page.info if info.value.startswith("**Demo data:**")]
+    banner = [text.value for text in page.markdown if "**Demo data:**" in text.value]
     assert len(banner) == 1
     assert not [w for w in page.warning if "old" in w.value], "a demo is old by its nature"
     assert len(page.title) == 1

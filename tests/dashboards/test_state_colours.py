@@ -1,12 +1,14 @@
 """Each state of the ledger has a colour of its own, also for the colour-blind."""
 
 import itertools
+import tomllib
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from dashboards.charts import STATE_COLOURS
+from dashboards.serving import CONFIG
 from fallow.models import STATES
 
 Rgb = npt.NDArray[np.float64]
@@ -34,7 +36,8 @@ TO_LAB = np.array(
     [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
      [0.0259040371, 0.7827717662, -0.8086757660]]
 )  # fmt: skip
-LEAST_DISTANCE = 0.085
+LEAST_DISTANCE, LEAST_FROM_PAGE = 0.085, 0.25
+THEME = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]
 
 
 def to_linear(colour: str) -> Rgb:
@@ -60,3 +63,14 @@ def test_any_two_states_differ(sight: str) -> None:
         for one, other in itertools.combinations(seen, 2)
     }
     assert min(near.values()) >= LEAST_DISTANCE, min(near, key=lambda pair: near[pair])
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_state_is_seen_on_both_pages(scheme: str, sight: str) -> None:
+    behind = to_oklab(SIGHT[sight] @ to_linear(THEME[scheme]["backgroundColor"]))
+    far = {
+        name: float(np.linalg.norm(to_oklab(SIGHT[sight] @ to_linear(c)) - behind))
+        for name, c in STATE_COLOURS.items()
+    }
+    assert min(far.values()) >= LEAST_FROM_PAGE, min(far, key=lambda name: far[name])

@@ -45,9 +45,21 @@ def test_a_text_has_the_room_that_is_left_and_no_more_than_it_needs() -> None:
     short = table_widths.fit_columns(columns, build_rows("idle"))
     assert short["why"]["width"] < 100
     assert short["name"]["width"] > 300, "a name that is cut takes the room that is left"
-    long = table_widths.fit_columns(columns, build_rows("word " * 200))
+    rows = build_rows("word " * 200)
+    long = table_widths.fit_columns(columns, rows)
     assert sum(long[name]["width"] for name in ("name", "why")) <= table_widths.PAGE_PX
     assert long["why"]["width"] > 400
+
+
+def test_a_long_text_is_whole_in_up_to_three_lines_and_leaves_room_for_others() -> None:
+    columns = {name: COLUMNS[name] for name in ("name", "n1", "why", "n2", "usd")}
+    heights = []
+    for words in (4, 14, 28, 200):
+        rows = build_rows("word " * words)
+        fitting = table_widths.fit_columns(columns, rows)
+        assert {"n1", "why", "usd"} <= {*fitting}
+        heights.append(table_widths.choose_row_height({"why": fitting["why"]}, rows))
+    assert heights == [35, 64, 71, 71]
 
 
 def test_unknown_dollars_have_no_claim() -> None:

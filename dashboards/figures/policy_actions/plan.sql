@@ -16,6 +16,7 @@ SELECT
     p.policy,
     p.step,
     p.gate,
+    p.reason,
     p.why,
     p.next_at,
     p.gpus,

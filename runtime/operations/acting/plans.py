@@ -29,6 +29,7 @@ from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations.accounting import windows
 from runtime.operations.acting.identities import add_reasons, build_views_with_identities
+from runtime.operations.acting.stored_answers import list_recent_workloads
 from runtime.operations.analysis import analyzer_runs, case_identity
 from warehouse import coverage
 
@@ -466,19 +467,6 @@ def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
             hint="a back-test replays one: let match.analyzer name it",
         )
     return analyzer_runs.load_analyzers(settings, names)[names[0]]
-
-
-def list_recent_workloads(
-    warehouse: "Warehouse", at: datetime, cluster: str | None
-) -> list[Subject]:
-    """Return the workloads that held GPUs in the day before a time."""
-    rows = warehouse.query(
-        "SELECT DISTINCT cluster, namespace, workload_kind, workload FROM allocation "
-        'WHERE start < $until AND coalesce("end", $until) >= $since AND workload IS NOT NULL '
-        "AND ($cluster IS NULL OR cluster = $cluster) ORDER BY ALL",
-        {"since": at - timedelta(days=1), "until": at, "cluster": cluster},
-    ).to_pylist()
-    return [Subject(**row) for row in rows]
 
 
 def _list_unjudged_reasons(

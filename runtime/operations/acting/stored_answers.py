@@ -9,7 +9,6 @@ import msgspec
 from actions.gate_answers import find_subject, format_subject, read_remedies
 from fallow.action_models import Reason
 from fallow.models import Subject
-from runtime.operations.acting.plans import list_recent_workloads
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -78,6 +77,19 @@ def read_stored_answer(
         aborted=row["aborted"],
         request=row["request"] or "",
     )
+
+
+def list_recent_workloads(
+    warehouse: "Warehouse", at: datetime, cluster: str | None
+) -> list[Subject]:
+    """Return the workloads that held GPUs in the day before a time."""
+    rows = warehouse.query(
+        "SELECT DISTINCT cluster, namespace, workload_kind, workload FROM allocation "
+        'WHERE start < $until AND coalesce("end", $until) >= $since AND workload IS NOT NULL '
+        "AND ($cluster IS NULL OR cluster = $cluster) ORDER BY ALL",
+        {"since": at - timedelta(days=1), "until": at, "cluster": cluster},
+    ).to_pylist()
+    return [Subject(**row) for row in rows]
 
 
 def describe_stored_answer(answer: StoredAnswer) -> list[str]:

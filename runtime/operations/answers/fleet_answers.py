@@ -35,8 +35,11 @@ UNITS = {
 """Units, by the ending of a field's name."""
 ROWS = 0
 """As many rows of each list as fit into a short answer."""
-SHORT_ROWS, SHORT = (20, 10, 5, 3, 2, 1), 4_000
-"""Rows that are tried, and the characters of a short answer."""
+SHORT_ROWS, SHORT = (20, 10, 5, 3, 2, 1), 2_800
+"""Rows that are tried, and the characters of a short answer: with its window, units and proof it
+has at most 4,000."""
+LONG = frozenset({"queries", "rates"})
+"""What a short explanation leaves out: the command of its proof prints it."""
 NOTES = 10
 MOST_ROWS = 200
 ACTION_LEVELS = 2
@@ -159,7 +162,7 @@ class FleetAnswers:
             return FleetReply(
                 ("explain", proven),
                 body,
-                body,
+                {key: part for key, part in body.items() if rows or key not in LONG},
                 None if finding is None else msgspec.convert(finding["window"], Window),
                 noun=explanations.ACTION if finding is None else explanations.FINDING,
                 ids=(proven,),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from collectors.doctor import CheckRow, format_few
 from fallow.resources import read_text
 from fallow.window import Window
-from warehouse import coverage
+from warehouse import coverage, still_gpus
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
@@ -34,6 +34,6 @@ def _check_unseen(views: "Views", window: Window, cluster: str | None) -> Iterat
     unseen = coverage.describe_unseen_gpus(views, window, cluster)
     if unseen is not None:
         yield CheckRow("unseen GPUs", "warn", unseen, UNSEEN_STEP)
-    still = coverage.describe_still_gpus(views, window, cluster)
+    still = still_gpus.describe_still_gpus(views, window, cluster)
     if still is not None:
         yield CheckRow("idle or frozen GPUs", "warn", still, STILL_STEP)
