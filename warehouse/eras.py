@@ -129,7 +129,7 @@ def store_eras(cursor: duckdb.DuckDBPyConnection, nodes: pa.Table) -> None:
     cursor.unregister("observed")
 
 
-def date_values(pods: pa.Table) -> pa.Table:
+def add_times(pods: pa.Table) -> pa.Table:
     """Return incoming pods with when their labels and annotations were observed, if they were."""
     for name, columns in _DATED.items():
         none = reduce(pc.and_, (pc.is_null(pods[column]) for column in columns))

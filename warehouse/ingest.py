@@ -29,7 +29,7 @@ from fallow.resources import read_table
 from fallow.tables import Batch
 from fallow.window import EARLIEST
 from warehouse.dirty import mark_buckets, mark_reassigned_hours
-from warehouse.eras import date_values, store_eras, store_values
+from warehouse.eras import add_times, store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
@@ -131,7 +131,7 @@ def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestRe
     for table, parts in gathered.items():
         whole = _redact_texts(table, _name_models(table, pa.concat_tables(parts)))
         if table == "pod":
-            whole = date_values(whole)
+            whole = add_times(whole)
         if whole.num_rows:
             work.append((table, whole))
     added, samples = _busy_again(_write, warehouse, work) if work else (0, 0)

@@ -12,13 +12,13 @@ import pytest
 from analyzers.idle import samples
 from analyzers.idle.rows import RollupMeasures, SampleCounts
 from analyzers.idle.samples import (
-    MEASURES,
     SampleQuery,
     build_parameters,
     plan_query,
     read_parts,
     read_shortest_interval_s,
 )
+from analyzers.idle.spans import MEASURES
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 from tests.analyzers.queried import HOUR, T, TableViews, at
