@@ -29,6 +29,10 @@ Status = Literal["ok", "warn", "bad", "away", "off"]
 Source: telemetry-and-waste.md#idle.
 """
 SLOW = timedelta(seconds=60)
+COUNTED_S = 600
+"""The time in which a series' samples are counted to estimate its interval."""
+INTERVALS_S = (5, 10, 15, 20, 30, 60, 120, 180, 300)
+"""Intervals that people configure."""
 """Samples with a longer interval miss bursts; the energy counter still shows them."""
 REACHES = tuple(timedelta(days=d) for d in (1, 2, 7, 14, 30, 60, 90))
 _AGENT_CSV = "add to dcgm-exporter's counters CSV: "
@@ -286,7 +290,7 @@ class _Doctor:
 
     def interval(self, survey: MetricSurvey) -> CheckRow:
         counts_found = self._query(f"max(count_over_time({self._select(survey.signal_name)}[10m]))")
-        seconds = 600 / max(counts_found[0][1], 1) if counts_found else 600.0
+        seconds = _estimate_interval(counts_found[0][1]) if counts_found else 600.0
         finding = f"a scrape every {format_duration(seconds)}"
         if seconds <= SLOW.total_seconds() * 1.1:
             return CheckRow("interval", "ok", finding)
@@ -434,6 +438,14 @@ def check_signal(
         finding += f"; only DCGM's blanks in {', '.join(blank)}"
         steps.append(_BLANK)
     return CheckRow(check, "warn" if compute else "bad", finding, "; ".join(steps))
+
+
+def _estimate_interval(samples: float) -> float:
+    """Return the interval of so many samples in `COUNTED_S`: the first or last may lie outside."""
+    shortest, longest = COUNTED_S / (samples + 1), COUNTED_S / max(samples - 1, 1)
+    usual = [seconds for seconds in INTERVALS_S if shortest <= seconds <= longest]
+    estimate = COUNTED_S / max(samples, 1)
+    return min(usual, key=lambda seconds: abs(seconds - estimate), default=estimate)
 
 
 def _find_highest(name: str) -> float:

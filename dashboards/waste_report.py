@@ -142,7 +142,7 @@ class Story(msgspec.Struct, frozen=True):
 
     cluster: str
     window: Window
-    gpus: float
+    gpus: int
     nodes: int
     states: tuple[StateTotal, ...]
     wastes: tuple[WasteRow, ...]
@@ -257,8 +257,7 @@ def _render_banner(story: Story) -> list[str]:
 def _head(story: Story, escape: Callable[[str], str] = str) -> list[str]:
     start, end = story.window.start, story.window.end
     length = format_duration(story.window.seconds)
-    several = "" if story.gpus == 1 else "s"
-    size = f"{story.gpus:,.6g} GPU{several} on {count(story.nodes, 'node')}"
+    size = f"{count(story.gpus, 'GPU')} on {count(story.nodes, 'node')}"
     return [
         f"Fallow: cluster {story.cluster}",
         f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.doctor import CheckRow, diagnose
+from collectors.doctor import CheckRow, _estimate_interval, diagnose
 from collectors.prometheus.client import PrometheusClient
 from fallow.settings.collectors import PrometheusSettings
 from runtime.cli import run
@@ -64,6 +64,15 @@ def test_what_a_real_server_has(
     assert rows[check].status == status, rows[check]
     for word in words:
         assert word in rows[check].finding
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds"),
+    [(9, 60), (10, 60), (11, 60), (20, 30), (40, 15), (5, 120), (1, 300), (0, 600), (100, 6)],
+)
+def test_an_interval_is_one_that_people_configure(samples: float, seconds: float) -> None:
+    """Of a minute's scrapes nine, ten or eleven are in ten minutes."""
+    assert _estimate_interval(samples) == seconds
 
 
 def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, CheckRow]) -> None:

@@ -51,7 +51,7 @@ def build_story(
     return Story(
         cluster=cluster,
         window=window,
-        gpus=float(fleet["gpus"]),
+        gpus=fleet["gpus"],
         nodes=int(fleet["nodes"]),
         states=sort_states(
             [

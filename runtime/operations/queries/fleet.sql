@@ -1,6 +1,6 @@
--- How many physical GPUs (an instance counts by its slices) and nodes have samples.
+-- How many physical GPUs and nodes have samples.
 SELECT
-    coalesce(sum(weight), 0) AS gpus,
+    count(DISTINCT (cluster, coalesce(parent, device))) AS gpus,
     count(DISTINCT node) AS nodes
 FROM device
 WHERE
