@@ -57,7 +57,7 @@ lint: setup
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse capacity analyzers actions dashboards
 	@$(BIN)/python -m tests.lint.size
 
-bench: setup           ## full size: minutes; writes bench-results/*.json
+bench: setup           ## full size, quiet cores; writes bench-results/*.json and fails where a gate is crossed (benchmarks/gates.csv)
 	@bash .ci/test-servers
 	@$(BIN)/python -m benchmarks
 

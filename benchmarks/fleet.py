@@ -170,6 +170,25 @@ def build_scrapes(
     return [fleet.scrape(start + i * step, interval_s) for i in range(count)]
 
 
+def build_devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
+    """Return the inventory of a scrape's devices, seen until a step after `now`."""
+    end = pa.scalar((now + step).replace(tzinfo=None), pa.timestamp("us"))
+    columns = {name: samples.column(name) for name in ("cluster", "device", "node", "vendor")}
+    count = samples.num_rows
+    return Batch.of(
+        "device",
+        {
+            **columns,
+            "model": samples.column("model"),
+            "gpu_model": pa.repeat(pa.scalar("H100"), count),
+            "weight": np.ones(count),
+            "interval_s": np.full(count, step.total_seconds()),
+            "first_seen": samples.column("ts"),
+            "last_seen": pa.repeat(end, count),
+        },
+    )
+
+
 def _repeat_text(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 

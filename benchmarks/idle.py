@@ -1,30 +1,28 @@
 """Find idle workloads in 30 days of five-minute rollups, alone: its own time and peak memory."""
 
-import time
-
 from analyzers.idle.analyzer import IdleAnalyzer
-from benchmarks.month import build_month, read_peak_gib
+from benchmarks.month import open_month, read_peak_gib
 from benchmarks.result import Result
-from warehouse.allocation import write_allocations
+from benchmarks.stopwatch import Stopwatch
 
 
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs (90 M five-minute rows); small: 2 days of 200."""
     gpus, days = (200, 2) if small else (10_000, 30)
-    with build_month(gpus, days) as (warehouse, window):
-        write_allocations(warehouse, window)
+    with open_month(gpus, days) as (warehouse, window):
         before = read_peak_gib()
-        began = time.perf_counter()
+        watch = Stopwatch()
         idle_findings = IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
-        took = time.perf_counter() - began
+        lap = watch.read()
         peak = read_peak_gib()
     return [
         Result(
             name=f"idle workloads alone, {days} d of {gpus} GPUs",
-            value=took,
+            value=lap.wall_s,
             unit="s",
-            reach=6,
-            note=f"{len(idle_findings)} findings; with the ledger of the same days: `ledger`",
+            cpu_s=lap.cpu_s,
+            reach=5,
+            note=f"{len(idle_findings)} findings",
         ),
         Result(
             name="idle workloads alone: peak memory",

@@ -1,16 +1,15 @@
 """The memory of a service that collects, accounts and analyzes for two hours: has it a plateau?"""
 
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow as pa
 
-from benchmarks.fleet import SyntheticFleet
+from benchmarks.fleet import SyntheticFleet, build_devices
 from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
+from benchmarks.stopwatch import Stopwatch
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -43,7 +42,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
     fleet, step = SyntheticFleet(gpus), timedelta(seconds=interval_s)
     clock = [START]
     resident: list[float] = []
-    began, worked = time.perf_counter(), time.process_time()
+    watch = Stopwatch()
     with TemporaryDirectory() as folder:
         flags = {"home": folder, "cluster": "bench", "prices.usd_per_gpu_hour": "2.00"}
         settings = load(environ={}, flags=flags).settings
@@ -52,7 +51,7 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
             for cycle in range(1, cycles + 1):
                 clock[0] += step
                 samples = fleet.scrape(clock[0], interval_s)
-                batches = [Batch("sample", samples), _build_devices(samples, clock[0], step)]
+                batches = [Batch("sample", samples), build_devices(samples, clock[0], step)]
                 pipeline.ingest(warehouse, batches)
                 if cycle % (ACCOUNT_EVERY * 60 // interval_s) == 0:
                     window = Window(clock[0] - pipeline.LEDGER_LOOKBACK, clock[0])
@@ -63,16 +62,17 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
                 if cycle % (3600 // interval_s) == 0:
                     maintenance.compact_warehouse(warehouse)
                 resident.append(_read_resident_gib())
-    took, worked = time.perf_counter() - began, time.process_time() - worked
+    lap = watch.read()
     quarters = [float(part.max()) for part in np.array_split(np.array(resident), 4)]
     about = f"{gpus} GPUs at {interval_s} s, {cycles * interval_s / 3600:g} simulated hours"
     most = Result(
         name=f"service: most memory, {about}",
         value=max(resident),
         unit="GiB",
+        cpu_s=lap.cpu_s,
         reach=reach_gib * 1e9 / GIB,
         note=f"by quarter {', '.join(f'{gib:.2f}' for gib in quarters)} GiB; peak of the "
-        f"process {read_peak_gib():.2f} GiB; {took:.0f} s, {worked:.0f} CPU-s",
+        f"process {read_peak_gib():.2f} GiB; {lap.wall_s:.0f} s",
     )
     growth = Result(
         name=f"service: growth in the last half, {about}",
@@ -83,24 +83,6 @@ def _measure(gpus: int, interval_s: int, *, cycles: int, reach_gib: float) -> li
         note="most memory of the last quarter over that of the third",
     )
     return [most, growth]
-
-
-def _build_devices(samples: pa.Table, now: datetime, step: timedelta) -> Batch:
-    end = pa.scalar((now + step).replace(tzinfo=None), pa.timestamp("us"))
-    columns = {name: samples.column(name) for name in ("cluster", "device", "node", "vendor")}
-    count = samples.num_rows
-    return Batch.of(
-        "device",
-        {
-            **columns,
-            "model": samples.column("model"),
-            "gpu_model": pa.repeat(pa.scalar("H100"), count),
-            "weight": np.ones(count),
-            "interval_s": np.full(count, step.total_seconds()),
-            "first_seen": samples.column("ts"),
-            "last_seen": pa.repeat(end, count),
-        },
-    )
 
 
 def _read_resident_gib() -> float:

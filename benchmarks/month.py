@@ -11,6 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
+from benchmarks.stopwatch import Lap, Stopwatch
 from collectors.prices.rate_card import RateCard, batch
 from fallow.settings import Settings, load
 from fallow.window import Window
@@ -23,59 +26,44 @@ from warehouse.pricing import store_rates
 START = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SPOT_CHANGES_PER_DAY = 4
-FILLED = "filled"
-"""A file in the folder of a month that is whole."""
+FILLED = "filled.json"
+"""A file in the folder of a month that is whole: the laps of its accounting."""
+ALLOCATION, LEDGER, IDLE_ROWS = "say who held what", "post the ledger", "keep the idle rows"
 KEPT_FOLDER = "FALLOW_BENCH_MONTH"
-"""Folder of months that were filled before, or will be kept; unset = a new one each time."""
+"""Folder of months that were filled before, or will be kept; unset: a new one each time."""
 
 
 @contextmanager
-def build_month(
-    gpus: int,
-    days: int,
-    *,
-    with_ledger: bool = False,
-    with_signals: bool = False,
-    kept_folder: Path | None = None,
-) -> Iterator[tuple[Warehouse, Window]]:
-    """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
+def open_month(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
+    """Yield `days` days of rollups, inventory, prices, allocations, ledger, idle rows and signals.
 
-    `with_ledger` adds allocations, the ledger and the idle rows; `with_signals` adds samples of
-    notebooks and hosts every ten minutes. A folder `kept_folder` is filled once and used again.
-
-    Another process fills it, so that this one's peak memory is that of what is measured.
+    The folder that `KEPT_FOLDER` names has it from a run before, or keeps it. Another process fills
+    it, so that this one's peak memory is that of what is measured.
     """
     with TemporaryDirectory() as folder:
-        home = kept_folder or Path(folder)
+        home = Path(os.environ.get(KEPT_FOLDER) or folder) / f"{gpus}x{days}"
         if not (home / FILLED).exists():
             home.mkdir(parents=True, exist_ok=True)
             spawned = multiprocessing.get_context("spawn").Process(
-                target=fill, args=(home, gpus, days, with_ledger, with_signals)
+                target=fill, args=(home, gpus, days, True, True)
             )
             spawned.start()
             spawned.join()
             if spawned.exitcode:
                 raise RuntimeError(f"the month could not be filled (exit {spawned.exitcode})")
-            (home / FILLED).touch()
         with _open_warehouse(home) as warehouse:
             yield warehouse, Window(START, START + timedelta(days=days))
 
 
-@contextmanager
-def open_month(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
-    """Yield a month with its ledger and its signals, from a folder of before where one is named."""
-    folder = os.environ.get(KEPT_FOLDER)
-    kept_folder = Path(folder) / f"{gpus}x{days}" if folder else None
-    with build_month(
-        gpus, days, with_ledger=True, with_signals=True, kept_folder=kept_folder
-    ) as warehouse_of_month:
-        yield warehouse_of_month
+def read_laps(home: Path) -> dict[str, Lap]:
+    """Return what each step of the accounting of a month took when it was filled."""
+    return msgspec.json.decode((home / FILLED).read_bytes(), type=dict[str, Lap])
 
 
 def fill(
     home: Path, gpus: int, days: int, with_ledger: bool = False, with_signals: bool = False
 ) -> None:
-    """Write the month: day by day in the order in which it would have come."""
+    """Write the month day by day, in the order in which it would have come, and what it took."""
     here = Path(__file__).parent
     size = {"gpus": gpus, "days": days}
     with _open_warehouse(home) as warehouse:
@@ -91,12 +79,23 @@ def fill(
                 _run(cursor, text, {"day": START.replace(tzinfo=None) + timedelta(days=day)})
         store_rates(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
         store_rates(warehouse, batch(_build_spot(days)))
-        if with_ledger:
-            window = Window(START, START + timedelta(days=days))
-            write_allocations(warehouse, window)
-            write_ledger(warehouse, window)
-            for hours in window.chunks(timedelta(days=1)):
-                write_hours(warehouse, hours)
+        window = Window(START, START + timedelta(days=days))
+        laps = _account(warehouse, window) if with_ledger else {}
+    (home / FILLED).write_bytes(msgspec.json.encode(laps))
+
+
+def _account(warehouse: Warehouse, window: Window) -> dict[str, Lap]:
+    watch = Stopwatch()
+    write_allocations(warehouse, window)
+    laps = {ALLOCATION: watch.read()}
+    watch = Stopwatch()
+    write_ledger(warehouse, window)
+    laps[LEDGER] = watch.read()
+    watch = Stopwatch()
+    for hours in window.chunks(timedelta(days=1)):
+        write_hours(warehouse, hours)
+    laps[IDLE_ROWS] = watch.read()
+    return laps
 
 
 def read_peak_gib() -> float:

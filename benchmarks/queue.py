@@ -41,6 +41,7 @@ def run(small: bool) -> list[Result]:
             name=f"{len(records)} waiting workloads on {nodes * GPUS:,} GPUs",
             value=seconds,
             unit="CPU s",
+            cpu_s=seconds,
             reach=REACH_S,
             note=f"{holders:,} holders; {plain:.1f} s without moves; "
             f"{sum(way is not None for way in ways)} have a way in ({', '.join(kinds)}); "

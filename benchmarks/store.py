@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from benchmarks.fleet import METRICS, SyntheticFleet
 from benchmarks.result import Result
+from benchmarks.stopwatch import Stopwatch
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from warehouse import maintenance
@@ -154,15 +155,18 @@ def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[R
     if ingested.duplicates != gpus:
         raise RuntimeError(f"sent twice, stored twice: {ingested}")
     loose = _sample(warehouse)
-    began = time.perf_counter()
+    watch = Stopwatch()
     maintenance.compact_warehouse(warehouse)
-    took = time.perf_counter() - began
+    lap = watch.read()
     packed = _sample(warehouse)
     hours = len(time_list) * INTERVAL_S / 3600
     return [
         Result(name="send one stored scrape again (nothing is added)", value=resent, unit="ms"),
         Result(
-            name=f"compact {hours:.2g} h of scrapes ({loose['files']} files)", value=took, unit="s"
+            name=f"compact {hours:.2g} h of scrapes ({loose['files']} files)",
+            value=lap.wall_s,
+            unit="s",
+            cpu_s=lap.cpu_s,
         ),
         Result(
             name="raw on disk, compacted",

@@ -1,10 +1,10 @@
 """Replay a week of a busy site through each scheduler: events per second of processor time."""
 
 import random
-import resource
 
 from benchmarks.month import read_peak_gib
 from benchmarks.result import Result
+from benchmarks.stopwatch import Stopwatch
 from capacity.placement.node_fleet import FleetNode, FleetPod
 from capacity.replay.records import (
     ReplayNode,
@@ -30,9 +30,9 @@ def run(small: bool) -> list[Result]:
 
 def _measure(scheduler: SchedulerKind, gpus: int, hours: int) -> Result:
     site = build_busy_site(scheduler, gpus, hours)
-    began = _measure_processors()
+    watch = Stopwatch()
     result = replay(site)
-    took = _measure_processors() - began
+    took = watch.read().cpu_s
     # A unit arrives, and each run begins and ends.
     events = len(result.units) + 2 * len(result.runs)
     evicted = sum(unit.preemptions for unit in result.units)
@@ -40,8 +40,10 @@ def _measure(scheduler: SchedulerKind, gpus: int, hours: int) -> Result:
         name=f"replay, {scheduler}: {hours} h of {gpus} GPUs",
         value=events / took,
         unit="events/s",
+        cpu_s=took,
+        at_most=False,
         note=f"{events:,} events, {len(result.units):,} units, {evicted:,} evictions, "
-        f"{QUEUES} queues in one cohort; {took:.1f} s of processors, {read_peak_gib():.2f} GiB",
+        f"{QUEUES} queues in one cohort; {read_peak_gib():.2f} GiB",
     )
 
 
@@ -74,8 +76,3 @@ def _draw_unit(draw: random.Random, number: int, hours: int) -> ReplayUnit:
     name = f"u{number:06}"
     members = tuple(FleetPod(f"{name}-{place}", gpus=gpus) for place in range(pods))
     return ReplayUnit(name, queue, queue, priority, arrival_s, members, (run_s,) * pods)
-
-
-def _measure_processors() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

@@ -44,7 +44,7 @@ PARTS_OF_DAYS = Window(END - 50 * HOUR, END - 7 * HOUR)
 INSIDE_ONE_DAY = Window(END - 20 * HOUR, END - 3 * HOUR)
 OFFICE = heatmap.Office("Asia/Kolkata", 9, 17)
 Figure = Callable[[Warehouse, Window, Filters], object]
-HOURS = "SELECT date_trunc('hour', bucket) AS bucket, cluster, state FROM ledger"
+HOURS = "SELECT date_trunc('hour', bucket) AS bucket, cluster, state, gpu_seconds, usd FROM ledger"
 
 
 def by_key(figure: Callable[..., object], key: str, v: Warehouse, w: Window, f: Filters) -> object:
