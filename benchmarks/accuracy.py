@@ -1,7 +1,7 @@
 """Fallow's idle verdicts and its peers' rules against the truth of simulated worlds.
 
 One world per seed, every quirk of telemetry on at its table's rate, samples every 30 s. A world is
-a slice, two at a time. What the figures mean: `runtime/experiments/accuracy/scores.py` and
+a slice, two at a time. What the figures mean: `accuracy_scores.py` and
 docs/accuracy.md.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
+from benchmarks.accuracy_scores import Score, pool_scores
 from benchmarks.accuracy_worlds import FALLOW, measure
 from benchmarks.result import Result
 from benchmarks.sensor_accuracy import SensorHours, measure_sensors
-from runtime.experiments.accuracy.scores import Score, pool_scores
 from warehouse.runners.local import LocalRunner
 
 WORKERS = 2

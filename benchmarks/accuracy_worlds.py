@@ -8,16 +8,12 @@ import msgspec
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from benchmarks import peer_rules as peers
+from benchmarks.accuracy_collection import find_actionable_time, read_verdicts, run_world
+from benchmarks.accuracy_scores import Score, score
 from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import (
-    find_actionable_time,
-    isolate_settings,
-    read_verdicts,
-    run_world,
-)
-from runtime.experiments.accuracy.scores import Score, score
-from runtime.experiments.accuracy.truth import list_courses
+from runtime.experiments.truth import list_courses
+from runtime.experiments.world_inventory import isolate_settings
 from simulator.cluster.nodes import build_fleet
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from benchmarks.accuracy_scores import Verdict
 from fallow.protocols import Views
 from fallow.window import Window
-from runtime.experiments.accuracy.scores import Verdict
 from simulator.exporters.quirks import Quirks
 from warehouse.steps import POD_OWNERS, compose_query
 
@@ -71,7 +71,7 @@ def read_verdicts(
         **rule.parameters,
     }
     rows = views.query(
-        compose_query((POD_OWNERS, "peer_series", rule.statement), "runtime.experiments.accuracy"),
+        compose_query((POD_OWNERS, "peer_series", rule.statement), "benchmarks"),
         parameters,
     )
     checks = pl.DataFrame(rows).filter(pl.col("step") * rule.every_s <= window.end.timestamp())

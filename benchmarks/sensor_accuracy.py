@@ -13,11 +13,12 @@ import msgspec
 
 from analyzers.idle.analyzer import IdleAnalyzer
 from analyzers.sizing.analyzer import SizingAnalyzer
+from benchmarks.accuracy_collection import store_step
 from benchmarks.accuracy_worlds import START
 from fallow.resources import read_table
 from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import Inventory, isolate_settings, store_step
+from runtime.experiments.world_inventory import Inventory, isolate_settings
 from runtime.operations.accounting import pipeline
 from simulator.arrivals import Arrival, read_categories
 from simulator.cluster.nodes import build_nodes
@@ -76,7 +77,7 @@ class SensorHours(msgspec.Struct, frozen=True):
 def read_sensor_nodes() -> list[SensorNode]:
     """Return the rows of `sensors.csv`, each idle one with its frozen twin."""
     specs = []
-    for row in read_table("runtime.experiments.accuracy", "sensors.csv"):
+    for row in read_table("benchmarks", "sensors.csv"):
         spec = msgspec.convert(row, SensorNode, strict=False)
         specs.append(spec)
         if spec.work == "idle-node":

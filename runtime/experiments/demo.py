@@ -19,7 +19,6 @@ from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.truth import Truth, gather, list_courses
 from runtime.experiments.demo_actions import (
     LEAST_S,
     POLICIES,
@@ -41,6 +40,7 @@ from runtime.experiments.demo_small_clusters import CLUSTERS as SMALL_CLUSTERS
 from runtime.experiments.demo_small_clusters import LEAST_S as LEAST_CLUSTERS_S
 from runtime.experiments.demo_small_clusters import describe_small_clusters
 from runtime.experiments.planting import compare
+from runtime.experiments.truth import Truth, gather, list_courses
 from runtime.operations.accounting import pipeline, reconcile
 from runtime.operations.accounting.prices import read_configured_rates
 from runtime.operations.acting import plans

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from fallow.tables import Batch
-from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.demo_plants import (
     CLUSTER,
     HOUR_S,
@@ -25,6 +24,7 @@ from runtime.experiments.demo_plants import (
     build_namespace_quotas,
     hide_lost_gpu,
 )
+from runtime.experiments.world_inventory import Inventory
 from runtime.operations.accounting import pipeline
 from simulator.blocks import thin_block
 from simulator.exporters.device_rows import build_rows

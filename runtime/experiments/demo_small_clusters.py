@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from fallow.models import Finding
 from fallow.resources import read_table
 from fallow.tables import Batch
-from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.demo_plants import CLUSTER
+from runtime.experiments.world_inventory import Inventory
 from simulator.arrivals import Arrival, Category
 from simulator.blocks import thin_block
 from simulator.cluster.nodes import PoolSpec, SimulatedNode

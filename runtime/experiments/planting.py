@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fallow.models import Finding
-from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
+from runtime.experiments.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
 from simulator.exporters.device_telemetry import get_key
 from simulator.models import TICK_S, Marks
 

@@ -17,10 +17,11 @@ import pytest
 
 from analyzers.idle.judge import judge_window
 from analyzers.idle.rows import list_stretches
+from benchmarks.accuracy_collection import run_world
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import isolate_settings, run_world
+from runtime.experiments.world_inventory import isolate_settings
 from runtime.operations.accounting import pipeline
 from simulator.cluster.nodes import build_nodes
 from simulator.exporters.quirks import Quirks

@@ -127,7 +127,7 @@ NAMED_BY = {
     "fragmentation": {"runtime/operations/analysis/pending.py"},
     "idle": {
         "runtime/operations/accounting/idle_hours.py",
-        "runtime/experiments/accuracy/collection.py", "runtime/experiments/simulation/oracle.py",
+        "runtime/experiments/simulation/oracle.py",
     },
     "reliability": {
         "runtime/cli/incidents.py", "runtime/operations/accounting/pipeline.py",

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from fallow.models import Finding
-from runtime.experiments.accuracy.truth import Course, Owner
 from runtime.experiments.planting import convert_hours
+from runtime.experiments.truth import Course, Owner
 from simulator.world import Spec
 
 TABLE = Path(__file__).with_name("planted.csv")

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from benchmarks import peer_rules as peers
+from benchmarks.accuracy_scores import Verdict
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.scores import Verdict
 from simulator.exporters.quirks import Quirks
 from warehouse.lake import Warehouse
 

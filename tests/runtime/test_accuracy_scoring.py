@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from runtime.experiments.accuracy.scores import Score, Verdict, pool_scores, score
-from runtime.experiments.accuracy.truth import Truth, list_courses, list_runs
+from benchmarks.accuracy_scores import Score, Verdict, pool_scores, score
+from runtime.experiments.truth import Truth, list_courses, list_runs
 from simulator.models import STATES, TICK_S, DeviceAllocation, Holder, SimulatedDevice
 
 HOUR = 3600.0

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.accuracy import measure_worlds
+from benchmarks.accuracy_scores import Score
 from benchmarks.accuracy_worlds import FALLOW, measure
-from runtime.experiments.accuracy.scores import Score
 
 # tests/simulator/exporters/test_verdicts.py: each quirk, and all at once; the rules of the peers,
 # each by itself: test_accuracy_peers.py.

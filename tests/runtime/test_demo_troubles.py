@@ -8,7 +8,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments import demo, demo_plants
-from runtime.experiments.accuracy.truth import list_courses
+from runtime.experiments.truth import list_courses
 from runtime.operations.accounting import pipeline
 from runtime.operations.analysis import analyzer_runs
 from tests.runtime.planted_troubles import list_troubles

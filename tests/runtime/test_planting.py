@@ -8,8 +8,8 @@ import pytest
 
 from fallow.models import Finding, Subject
 from fallow.window import Window
-from runtime.experiments.accuracy.truth import Course, Truth
 from runtime.experiments.planting import compare
+from runtime.experiments.truth import Course, Truth
 from simulator.hardware_faults import HardwareFault
 from simulator.models import TICK_S, SimulatedDevice
 from simulator.world import Spec

@@ -20,11 +20,11 @@ from actions.policy.parser import read_policies as policies
 from fallow.action_models import Facts
 from fallow.errors import UsageError
 from runtime.cli import run
-from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.options import Options, read
 from runtime.experiments.simulation.run import measure_worlds, simulate
 from runtime.experiments.simulation.servers import serve
+from runtime.experiments.world_inventory import isolate_settings
 from simulator.models import STATES
 from simulator.work.behaviours import Script
 from simulator.world import World

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from actions.policy.model import Allow, Match, Policy, RecurringWindow, Stage
 from fallow.settings.idle import IdleSettings
-from runtime.experiments.accuracy.truth import gather, list_courses
 from runtime.experiments.simulation.idle_times import IdleTime, Observer, find_common_spans
 from runtime.experiments.simulation.oracle import list_releases
+from runtime.experiments.truth import gather, list_courses
 from simulator.cluster.nodes import build_fleet
 from simulator.models import TICK_S
 from simulator.world import Spec, World

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from actions.facts import read_fleet
+from benchmarks.accuracy_collection import run_world
 from fallow import tables
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import isolate_settings, run_world
 from runtime.experiments.simulation.options import read
+from runtime.experiments.world_inventory import isolate_settings
 from runtime.operations.accounting import pipeline
 from runtime.operations.accounting.prices import read_configured_rates
 from runtime.operations.acting.plans import gather_cases

@@ -29,8 +29,8 @@ from fallow.kube.api import connect_without_credentials
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.simulation.turns import ActorTurn, read_turn
+from runtime.experiments.world_inventory import Inventory
 from runtime.operations.accounting import pipeline
 from runtime.operations.acting.live_actor import build_actor
 from runtime.operations.acting.live_evidence import LiveEvidence

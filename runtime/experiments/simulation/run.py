@@ -13,7 +13,6 @@ from actions.policy.parser import read_policies
 from fallow.system.garbage import collect_garbage_rarely
 from fallow.system.process_folders import open_temporary_folder
 from fallow.window import Window
-from runtime.experiments.accuracy.collection import isolate_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
 from runtime.experiments.simulation.idle_times import IdleTime, Observer
 from runtime.experiments.simulation.measurement import measure_enforcement
@@ -25,6 +24,7 @@ from runtime.experiments.simulation.tally import (
     document,
     measure_world,
 )
+from runtime.experiments.world_inventory import isolate_settings
 from runtime.operations.accounting import pipeline
 from runtime.operations.accounting.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
+from runtime.experiments.truth import HOUR_S, Course, Doubles, Owner, Truth, list_runs
 from simulator.models import TICK_S, Marks
 
 
