@@ -24,7 +24,7 @@ from fallow import plugins
 from fallow.demo_marker import has_demo_cluster
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.window import format_duration, parse_duration
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.acting import live_actor, plans
 from runtime.operations.acting.keeps import keep_workload
 from runtime.operations.acting.live_evidence import LiveEvidence, NoEvidence
@@ -44,20 +44,6 @@ REFUSED, TEMPORARY = 3, 75
 CANARY_POLL_S = 2.0
 Yes = Annotated[bool, typer.Option("--yes", help="act; without it nothing is written")]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="who acts [the system user]")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "apply")(apply)
-    command(app, "undo")(undo)
-    command(app, "resume")(resume)
-    command(app, "approve")(approve)
-    command(app, "keep")(keep)
-    command(app, "freeze")(freeze)
-    command(app, "thaw")(thaw)
-    command(app, "reconcile")(reconcile)
-    command(app, "canary")(canary)
-    command(app, "actions")(actions)
 
 
 def apply(

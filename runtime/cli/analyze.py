@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fallow.errors import FINDINGS_EXIST
-from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output
 from runtime.operations.accounting import windows
 from runtime.operations.acting import action_history
 from runtime.operations.analysis import analyzer_runs, findings
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 MARKDOWN_CODE = "    "
 """Before a line of Markdown: it is code, in which nothing is markup or a link."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "analyze", noun="findings")(analyze)
-    command(app, "explain")(explain)
 
 
 def analyze(

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fallow.resources import read_table
-from runtime.cli.options import root_options
+from runtime.cli.options import add_group, command, root_options
 
 EPILOG = """\
 Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 refused by policy or budget;
@@ -21,17 +21,28 @@ stdout is data (-o table, json, csv or md), stderr is diagnostics."""
 
 
 class CommandEntry(NamedTuple):
-    """A line of `commands.csv`: a command or group, its module, section and summary."""
+    """A line of `commands.csv`: a command, a group, or a group's command (two words)."""
 
     name: str
     module: str
+    function: str
+    """Of a group: the class of its parser, if it has one of its own."""
+    noun: str
+    output: str
+    """`own`: the command has its own -o."""
     section: str
     summary: str
+    """Empty for a group's command: its docstring has it."""
+
+
+def read_entries() -> dict[str, CommandEntry]:
+    """Return the table of commands by name, those of a group after it."""
+    return {row["name"]: CommandEntry(**row) for row in read_table("runtime.cli", "commands.csv")}
 
 
 def read_commands() -> dict[str, CommandEntry]:
-    """Return the table of commands by name, in the order of the help."""
-    return {row["name"]: CommandEntry(**row) for row in read_table("runtime.cli", "commands.csv")}
+    """Return the commands and groups by name, in the order of the help."""
+    return {name: entry for name, entry in read_entries().items() if " " not in name}
 
 
 class CommandTable(TyperGroup):
@@ -89,8 +100,16 @@ def build_whole() -> TyperGroup:
 
 
 def load_command(entry: CommandEntry) -> Any:
-    """Return one command or group, made by its module's `register`."""
+    """Return one command, or a group with its commands, from its module."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
     root_options(app, EPILOG)  # a module with one command makes a group too
-    import_module(f"runtime.cli.{entry.module}").register(app)
+    module = import_module(f"runtime.cli.{entry.module}")
+    inner = [e for name, e in read_entries().items() if name.startswith(f"{entry.name} ")]
+    group = app
+    if inner:
+        parser = getattr(module, entry.function) if entry.function else None
+        group = add_group(app, entry.name, entry.summary, group_class=parser)
+    for each in inner or [entry]:
+        wrapped = command(getattr(module, each.function), output=not each.output, noun=each.noun)
+        group.command(each.name.rpartition(" ")[2])(wrapped)
     return typer.main.get_group(app).commands[entry.name]

@@ -5,15 +5,9 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun
 from runtime.service.backup.restoring import restore_backup
 from runtime.service.backup.writing import write_backup
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "backup")(backup)
-    command(app, "restore")(restore)
 
 
 def backup(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from runtime.cli.options import CommandRun, Output, add_group, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.accounting import baselines
 from runtime.rendering import finding_tables
 from runtime.rendering.tables import document
@@ -19,16 +19,6 @@ class Baselines(TyperGroup):
         if args and args[0] not in {*self.commands, "--help", "-h"}:
             args = ["save", *args]
         return super().parse_args(ctx, args)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    text = "Keep what a window cost: fallow baseline NAME saves one."
-    group = add_group(app, "baseline", text, group_class=Baselines)
-    command(group, "save")(save)
-    command(group, "list")(list_stored)
-    command(group, "show")(show)
-    command(group, "compare")(compare)
 
 
 def save(

@@ -13,7 +13,7 @@ from dashboards.waste_report import format_money
 from fallow import money
 from fallow.errors import UsageError
 from fallow.window import Window, get_month_start
-from runtime.cli.options import TEAM, UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import TEAM, UNTIL, WINDOW, CommandRun, Output
 from runtime.operations.accounting import ledger_totals, windows
 from runtime.operations.accounting.budgets import ALL_TEAMS, read_state
 
@@ -26,13 +26,6 @@ FORECAST_BY = ("cluster", "team")
 FORECAST_COLUMNS = ("usd", "run_rate", "forecast", "low", "high", "budget", "missing_hours")
 SHARES = ("busy_pct", "effective_pct")
 """Columns that have no sum."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "chargeback", noun="chargeback")(print_chargeback)
-    command(app, "budget", noun="budgets")(print_budgets)
-    command(app, "forecast", noun="forecasts")(print_forecast)
 
 
 def print_chargeback(

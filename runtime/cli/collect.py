@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.acting.access_review import review_access
 from runtime.operations.doctor import checks
 from runtime.operations.ingestion.collection import collect_once
@@ -14,13 +14,6 @@ from runtime.service.loop import serve
 from runtime.service.process_end import CLOSING_S, end_process, limit_stop
 from runtime.service.roles import ServiceRole
 from runtime.service.uncaught import log_uncaught
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "collect")(collect)
-    command(app, "doctor")(doctor)
-    command(app, "up")(up)
 
 
 def collect(

@@ -4,18 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import typer
-
 from fallow.plugins import PLUGIN_GROUPS, find_installed
-from runtime.cli.options import CommandRun, add_group, command
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    config = add_group(app, "config", "The settings in force.")
-    command(config, "show")(show)
-    plugins = add_group(app, "plugins", "The installed plugins.")
-    command(plugins, "list")(list_plugins)
+from runtime.cli.options import CommandRun
 
 
 def show(run: CommandRun) -> None:

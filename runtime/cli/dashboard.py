@@ -15,7 +15,7 @@ from dashboards import what_if_runs
 from dashboards.figures import queues
 from dashboards.serving import address, serve
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun
 from runtime.operations.analysis.pending import build_reader
 from runtime.operations.answers.what_if_beside import answer_beside
 from runtime.service.process_end import end_process
@@ -28,11 +28,6 @@ MOST_PLANNING_S = 1.0
 """How long the page Queues plans moves for who waits; then `fallow why-pending` does."""
 WAIT_S, POLL_S = 60.0, 0.2
 """How long a browser waits for pages that start, and how often it tries."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "dashboard")(dashboard)
 
 
 def dashboard(

@@ -17,7 +17,7 @@ from fallow.errors import UsageError
 from fallow.settings import Settings, load
 from fallow.window import parse_duration
 from runtime.cli.dashboard import require_dashboards, serve_pages
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.experiments.demo import run_demo
 from runtime.experiments.demo_home import (
     check_demo_home,
@@ -30,11 +30,6 @@ from runtime.rendering import action_tables
 from runtime.rendering.finding_tables import Progress, show_progress, show_story
 
 DAYS, GPUS, SEED = 7, 128, 1
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "demo")(demo)
 
 
 def demo(

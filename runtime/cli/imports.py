@@ -16,21 +16,11 @@ from fallow.errors import UsageError
 from fallow.rejections import Rejection
 from fallow.settings.prices import UsdPerHour, check_price_time
 from fallow.window import parse_duration, parse_timestamp
-from runtime.cli.options import CommandRun, add_group, command
+from runtime.cli.options import CommandRun
 from runtime.operations.ingestion.imports import Importer, count_inventory
 from runtime.rendering.finding_tables import show_progress
 
 FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    group = add_group(app, "import", "Bring in rows from files and from a Prometheus.")
-    command(group, "samples")(samples)
-    command(group, "openb")(openb)
-    command(group, "kubectl")(kubectl)
-    command(group, "exposition")(exposition)
-    command(group, "prometheus")(prometheus)
 
 
 def samples(  # noqa: PLR0917  (options)

@@ -8,17 +8,12 @@ from analyzers.reliability.incidents.records import UNKNOWN
 from analyzers.reliability.incidents.recovery import DIMENSIONS
 from fallow.errors import UsageError
 from fallow.window import parse_timestamp
-from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output
 from runtime.operations.accounting import windows
 from runtime.operations.analysis import incidents
 
 BY = "how often incidents come and what they cost, by this"
 SPLIT = "time at which the trend before and after is compared [the middle of the window]"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "incidents")(list_incidents)
 
 
 def list_incidents(  # noqa: PLR0917  (options)

@@ -14,7 +14,7 @@ import typer
 from fallow.errors import UsageError
 from fallow.resources import read_text
 from fallow.settings import Settings, load
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun
 from runtime.operations.doctor import checks
 
 OFF = "# "
@@ -29,11 +29,6 @@ class FirstAnswers(msgspec.Struct, frozen=True):
     kubernetes: str | None
     """The kubeconfig's context, "" = its current one; None = the API is not read."""
     usd_per_gpu_hour: str
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "init")(init)
 
 
 def init(  # noqa: PLR0917  (options)

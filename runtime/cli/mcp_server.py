@@ -3,18 +3,11 @@
 from importlib import import_module
 from importlib.util import find_spec
 
-import typer
-
 from fallow.errors import UsageError, advise_extra
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun
 from runtime.operations.answers.fleet_answers import FleetAnswers
 
 OPTIONS = ("home", "config", "cluster")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "mcp", output=False)(mcp)
 
 
 def mcp(run: CommandRun) -> None:

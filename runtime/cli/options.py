@@ -138,45 +138,39 @@ class CommandRun:
 
 
 def command(
-    app: typer.Typer, name: str, *, output: bool = True, noun: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register `function(run, ...)` as a command that also takes the global options.
+    function: Callable[..., Any], *, output: bool = True, noun: str = ""
+) -> Callable[..., Any]:
+    """Return `function(run, ...)` as a command that also takes the global options.
 
     `output` False: the command has its own -o. `noun`: what the command lists; in a warehouse
     without telemetry it prints an empty list of these, and on stderr that there is none.
     """
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(ctx: typer.Context, **values: Any) -> Any:
-            _refuse_empty(ctx, values, parameters)
-            here = {key: values.pop(key, None) for key in GLOBALS if output or key != "output"}
-            outer = ctx.find_root().obj or {}
-            run = CommandRun({key: here.get(key) or outer.get(key) for key in GLOBALS})
-            from runtime.cli.logs import configure  # noqa: PLC0415
+    @functools.wraps(function)
+    def call(ctx: typer.Context, **values: Any) -> Any:
+        _refuse_empty(ctx, values, parameters)
+        here = {key: values.pop(key, None) for key in GLOBALS if output or key != "output"}
+        outer = ctx.find_root().obj or {}
+        run = CommandRun({key: here.get(key) or outer.get(key) for key in GLOBALS})
+        from runtime.cli.logs import configure  # noqa: PLC0415
 
-            configure(debug=run.debug)
-            try:
-                with run.resources:
-                    return function(run, **values)
-            except EmptyWarehouseError:
-                if noun and run.output is not Output.table:
-                    run.data([], noun=noun)
-                raise
+        configure(debug=run.debug)
+        try:
+            with run.resources:
+                return function(run, **values)
+        except EmptyWarehouseError:
+            if noun and run.output is not Output.table:
+                run.data([], noun=noun)
+            raise
 
-        own = list(inspect.signature(function).parameters.values())[1:]
-        parameters = [
-            *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
-            *(p for p in _list_global_parameters() if output or p.name != "output"),
-        ]
-        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [context, *parameters]
-        )
-        app.command(name)(call)
-        return function
-
-    return register
+    own = list(inspect.signature(function).parameters.values())[1:]
+    parameters = [
+        *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+        *(p for p in _list_global_parameters() if output or p.name != "output"),
+    ]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    call.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
+    return call
 
 
 def _refuse_empty(

@@ -4,14 +4,8 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.analysis import pending
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "queue")(list_queue)
-    command(app, "why-pending")(why_pending)
 
 
 def list_queue(run: CommandRun) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from fallow.errors import RefusedError, UsageError
 from fallow.window import format_duration, parse_duration, parse_timestamp
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.cli.why_not import At, Policies
 from runtime.operations.acting import plans
 from runtime.rendering import plan_tables
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from actions.policy.model import Policy
     from fallow.settings import Settings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    command(app, "plan")(plan)
-    command(app, "backtest")(backtest)
 
 
 def plan(

@@ -14,7 +14,7 @@ from actions.policy.parser import parse_policies, read_policies
 from actions.policy.shipped import get_folder, write_out
 from fallow.errors import UsageError
 from fallow.window import format_duration
-from runtime.cli.options import CommandRun, Output, add_group, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.acting import live_actor, plans
 from runtime.operations.acting.admission_page import write_page
 from runtime.operations.acting.plan_rows import describe_policy
@@ -33,18 +33,6 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FILE]...", help="files and folders [actions.policies]"),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = add_group(app, "policy", "What may be done, how far and when not.")
-    command(group, "check")(check)
-    command(group, "list")(list_policies)
-    command(group, "show")(show)
-    command(group, "init")(init)
-    command(group, "trust")(trust)
-    command(group, "schema")(schema)
-    command(group, "admission")(admission)
 
 
 def check(run: CommandRun, files: Files = None) -> int:

@@ -11,18 +11,13 @@ import typer
 from fallow.errors import FallowError, UsageError
 from fallow.system.private_files import share_file
 from fallow.texts import spell_out
-from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun
 from runtime.operations.accounting import windows
 from runtime.operations.answers import reports
 from runtime.operations.answers.reports import FORMATS
 
 if TYPE_CHECKING:
     from runtime.operations.answers.reports import Report
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "report", output=False)(report)
 
 
 def report(

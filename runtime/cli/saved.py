@@ -6,16 +6,11 @@ import typer
 
 from dashboards.figures.savings import KINDS
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.accounting import savings, windows
 from warehouse.coverage import find_extent, require_data
 
 BY = ("policy", "action", "team", "kind")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "saved")(saved)
 
 
 def saved(

@@ -4,14 +4,9 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.options import CommandRun, command
+from runtime.cli.options import CommandRun
 from runtime.operations.ingestion.scan import scan_prometheus
 from runtime.rendering.finding_tables import show_progress, show_story
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "scan")(scan)
 
 
 def scan(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fallow.errors import TemporaryError, UsageError
-from runtime.cli.options import CommandRun, add_group, command
+from runtime.cli.options import CommandRun
 from runtime.service.delivery.outbox import Outbox, get_outbox_path
 from runtime.service.delivery.sender import Deliveries
 from runtime.service.scheduling.clock import find_next_due
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from runtime.service.delivery.outbox import Delivery
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="of the schedule")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = add_group(app, "schedule", "Reports on a schedule, and where they went.")
-    command(group, "list")(list_schedules)
-    command(group, "run")(run_schedule)
-    command(group, "deliveries")(list_deliveries)
 
 
 def list_schedules(run: CommandRun) -> None:

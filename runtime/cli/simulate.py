@@ -9,7 +9,7 @@ import typer
 from actions.policy.parser import read_policies
 from fallow.errors import UsageError
 from fallow.settings import Settings
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.experiments.simulation.options import read
 from runtime.experiments.simulation.run import measure_worlds
 from runtime.experiments.simulation.servers import serve as serve_world
@@ -18,11 +18,6 @@ from runtime.rendering.finding_tables import show_progress
 from runtime.rendering.tables import document
 
 SEED = 7
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "simulate")(simulate)
 
 
 def simulate(

@@ -5,17 +5,12 @@ from typing import Annotated
 import typer
 
 from fallow.errors import UsageError
-from runtime.cli.options import TEAM, UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import TEAM, UNTIL, WINDOW, CommandRun, Output
 from runtime.operations.accounting import ledger_totals, windows
 from runtime.operations.answers import documents
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "spend", noun="spend")(spend)
 
 
 def complete_by(incomplete: str) -> list[str]:

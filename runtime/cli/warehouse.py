@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from fallow.errors import UsageError
-from runtime.cli.options import CommandRun, add_group, command
+from runtime.cli.options import CommandRun
 from runtime.cli.query_limits import limit_query
 from runtime.operations.accounting.idle_hours import keep_idle_hours
 from runtime.operations.accounting.ledger_totals import verify_warehouse
@@ -25,18 +25,6 @@ from warehouse.schema import UpgradeStep
 from warehouse.stages.audit_stage import audit_due
 from warehouse.text_repair import TextRepair, repair_texts
 from warehouse.tiers import move_to_cold
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    group = add_group(app, "warehouse", "The warehouse: status, compaction, verification, queries.")
-    command(group, "status")(status)
-    command(group, "compact")(compact)
-    command(group, "upgrade")(upgrade)
-    command(group, "relocate")(relocate)
-    command(group, "adopt")(adopt)
-    command(group, "verify")(verify)
-    command(group, "query")(query)
 
 
 def status(run: CommandRun) -> None:

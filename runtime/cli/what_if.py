@@ -7,14 +7,9 @@ import typer
 
 from capacity.replay import answer
 from capacity.replay.changes import parse_changes
-from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output
 from runtime.operations.accounting import windows
 from runtime.operations.acting.policy_replays import list_policy_stops
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "what-if")(what_if)
 
 
 def what_if(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.options import CommandRun, Output, command
+from runtime.cli.options import CommandRun, Output
 from runtime.operations.acting.stored_answers import describe_stored_answer, read_stored_answer
 
 Policies = Annotated[
@@ -16,11 +16,6 @@ Policies = Annotated[
 At = Annotated[
     str | None, typer.Option("--at", help="as of a time, or so long ago, such as 2h [now]")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app, "why-not")(why_not)
 
 
 def why_not(
