@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from collectors.prometheus.remote_samples import encode_bytes
+from collectors.prometheus.remote_fields import encode_bytes
 
 _TIMEOUT_S = 600
 

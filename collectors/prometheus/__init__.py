@@ -2,8 +2,8 @@
 
 client.py      sends one query at a time: budget, retries, errors as sentences
 decode.py      decodes answers into NumPy arrays
-remote_read.py  reads raw samples as protobuf: remote_samples.py
-streamed_chunks.py  or as the server's own chunks, which xor_chunks.py decodes
+remote_read.py  reads raw samples as the server's own chunks: remote_fields.py
+streamed_chunks.py  finds the chunks in an answer, xor_chunks.py decodes them
 queries.csv    queries besides device telemetry
 telemetry.py   device series of one chunk of time -> sample, holding, gaps
 kube_state.py  kube-state-metrics -> node, pod

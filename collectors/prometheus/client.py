@@ -76,13 +76,6 @@ class UnreachableError(TemporaryError):
     """No connection could be opened: reported at once, unless it restarts (it answered before)."""
 
 
-class RemoteAnswer(msgspec.Struct, frozen=True):
-    """The body of a remote read: a stream of chunks, or samples."""
-
-    body: bytes
-    is_streamed: bool = False
-
-
 class BusyError(TemporaryError):
     """The server is busy, and may have named a time to wait."""
 
@@ -224,25 +217,22 @@ class PrometheusClient:
             return False
         return isinstance(error, TemporaryError)
 
-    def post_read(self, request: bytes) -> RemoteAnswer:
-        """Return the answer to a remote read; it is sent once, and a refusal is no failure of ours.
+    def post_read(self, request: bytes) -> bytes:
+        """Return the stream of a remote read; it is sent once, and a refusal is no failure of ours.
 
         Raises:
-            SourceError: the server has no remote read, or refused this one.
+            SourceError: the server has no remote read that streams, or refused this one.
             Others: as `get`.
         """
         self._count_query()
         answer, body = self._send("POST", "read", data=request, headers=_REMOTE_READ)
         kind = answer.headers.get("Content-Type", "")
-        is_streamed = kind.startswith(_STREAM)
-        if answer.status_code != _OK or not (
-            is_streamed or kind.startswith(_REMOTE_READ["Content-Type"])
-        ):
+        if answer.status_code != _OK or not kind.startswith(_STREAM):
             raise SourceError(f"{self.url} has no remote read (HTTP {answer.status_code})")
-        if is_streamed and not any(name in answer.headers for name in _DELIMITERS):
+        if not any(name in answer.headers for name in _DELIMITERS):
             # A stream that was cut between two frames looks like a whole one.
             raise SourceError(f"{self.url} does not say where its stream ends")
-        return RemoteAnswer(body, is_streamed)
+        return body
 
     def _count_query(self) -> None:
         if self.queries >= self._settings.query_budget:

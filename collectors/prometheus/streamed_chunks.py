@@ -10,11 +10,11 @@ bytes; an error that the server adds to an answer that has begun is no frame.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from collectors.prometheus.decode import Matrix
-from collectors.prometheus.remote_samples import (
+from collectors.prometheus.remote_fields import (
     AnswerError,
-    build_matrix,
     convert_labels,
     open_field,
     read_varint,
@@ -29,6 +29,8 @@ _START, _END, _TYPE = 0, 7, 14
 """Where the fields of a chunk lie: between 1971 and 2109 a timestamp in ms has six bytes."""
 _STARTS_WITH, _ENDS_WITH, _XOR = 0x08, 0x10, b"\x18\x01\x22"
 _SAMPLE_BYTES = 18
+_STALE = 0x7FF0000000000002
+"""The bits of the value that marks the end of a series; a query does not return it."""
 
 
 class _Series:
@@ -106,7 +108,7 @@ class _Series:
 
 
 def decode_stream(body: bytes, texts: dict[bytes, bytes], window: Window, *, limit: int) -> Matrix:
-    """Decode the samples in [start, end) of an answer; `texts` as `decode_answer` has it.
+    """Decode the samples in [start, end); `texts` keeps series' labels as JSON, by their bytes.
 
     Raises:
         AnswerError: it has another form, or its samples as such are larger than `limit` bytes.
@@ -126,4 +128,25 @@ def decode_stream(body: bytes, texts: dict[bytes, bytes], window: Window, *, lim
     if not is_later.all():
         raise AnswerError("the samples of a series are not in the order of time")
     first, end = (round(at.timestamp() * 1000) for at in (window.start, window.end))
-    return build_matrix(series.labels, counts, ts, bits, (ts >= first) & (ts < end))
+    return _build_matrix(series.labels, counts, ts, bits, (ts >= first) & (ts < end))
+
+
+def _build_matrix(
+    labels: list[bytes],
+    lengths: npt.NDArray[np.int64],
+    ts: npt.NDArray[np.int64],
+    bits: npt.NDArray[np.uint64],
+    inside: npt.NDArray[np.bool_],
+) -> Matrix:
+    """Return what a query returns: without stale markers and series that have no samples.
+
+    `ts` in ms, `bits` those of the values; `inside`: which samples count.
+    """
+    valid = inside & (bits != _STALE)
+    if not valid.all():
+        numbers = np.repeat(np.arange(len(lengths)), lengths)
+        lengths = np.bincount(numbers[valid], minlength=len(lengths))
+        bits, ts = bits[valid], ts[valid]
+    some = lengths > 0
+    named = labels if some.all() else [labels[n] for n in np.flatnonzero(some)]
+    return Matrix(named, lengths[some], (ts * 1000).view("datetime64[us]"), bits.view(np.float64))

@@ -9,7 +9,7 @@ import pytest
 from actions.cluster.jupyterhub import JupyterHubClient
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import decode_labels, decode_matrix, decode_vector
-from collectors.prometheus.remote_samples import AnswerError, read_varint
+from collectors.prometheus.remote_fields import AnswerError, read_varint
 from fallow.action_models import Change, Target
 from fallow.errors import FallowError, SourceError, TemporaryError
 from fallow.kube.api import BackOff, connect_without_credentials

@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from collectors.prometheus import collector as collecting
-from collectors.prometheus import remote_samples
-from collectors.prometheus.client import PrometheusClient, RemoteAnswer
+from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
-from collectors.prometheus.decode import Matrix
 from collectors.prometheus.raw import read_samples
 from collectors.prometheus.remote_read import RemoteReader
-from collectors.prometheus.remote_samples import AnswerError, decode_answer
 from fallow.settings import load
 from fallow.window import Window
+from tests.prometheus.test_streamed_chunks import chunk, frame, label
 from tests.servers import prometheus
 from tests.servers.misbehaving import Answer, Misbehaving
 from tests.servers.prometheus import END, HOURS
@@ -36,95 +33,8 @@ LIMIT = 2**28
 Samples = Sequence[tuple[int, float]]
 
 
-def field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
-
-
-def varint(number: int) -> bytes:
-    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
-
-
 def series(labels: Mapping[str, str], samples: Samples) -> bytes:
-    """Return a series as Prometheus writes it: a zero is left out."""
-    own = b"".join(
-        field(1, field(1, name.encode()) + field(2, value.encode()))
-        for name, value in labels.items()
-    )
-    rows = [
-        (b"\x09" + struct.pack("<d", value) if value != 0 else b"") + b"\x10" + varint(ms)
-        for ms, value in samples
-    ]
-    return field(1, own + b"".join(field(2, row) for row in rows))
-
-
-def answer(*parts: bytes) -> bytes:
-    body: bytes = pa.compress(field(1, b"".join(parts)), "snappy", asbytes=True)
-    return body
-
-
-def as_rows(matrix: Matrix) -> list[tuple[dict[str, str], list[tuple[int, float]]]]:
-    cuts = np.cumsum(matrix.lengths)[:-1]
-    ms = np.split(matrix.ts.astype(np.int64) // 1000, cuts)
-    values = np.split(matrix.values, cuts)
-    return [
-        (json.loads(text), list(zip(t.tolist(), v.tolist(), strict=True)))
-        for text, t, v in zip(matrix.labels, ms, values, strict=True)
-    ]
-
-
-def test_zeros_and_values_with_the_bytes_of_marks_are_decoded() -> None:
-    first = round(START.timestamp() * 1000)
-    mark = struct.unpack("<d", bytes.fromhex("1210090000001207"))[0]
-    begun = struct.unpack("<d", bytes.fromhex("0000000000001210"))[0]
-    values = [0.0, 1.5, 0.0, 0.0, mark, begun, -2.25, float("inf"), 0.0, 1e300]
-    mixed = [(first + 60_000 * n, value) for n, value in enumerate(values)]
-    label_sets = [{"__name__": "a", "long": "x" * 200}, {"__name__": "b"}, {"__name__": "c"}]
-    many = [mixed, [(first, 0.0)], [(first + 1, 7.0)]]
-    matrix = decode_answer(
-        answer(*(series(*pair) for pair in zip(label_sets, many, strict=True))), {}, limit=LIMIT
-    )
-    assert as_rows(matrix) == list(zip(label_sets, many, strict=True))
-
-
-def test_a_stale_marker_is_no_sample_and_nan_is_one() -> None:
-    at = round(START.timestamp() * 1000)
-    matrix = decode_answer(
-        answer(
-            series({"n": "gone"}, [(at, STALE)]),
-            series({"n": "b"}, [(at, float("nan")), (at + 1, STALE), (at + 2, 3.0)]),
-            series({"n": "none"}, []),
-        ),
-        {},
-        limit=LIMIT,
-    )
-    [(labels, samples)] = as_rows(matrix)
-    assert labels == {"n": "b"}
-    assert [ms for ms, _ in samples] == [at, at + 2]
-    assert np.isnan(samples[0][1])
-    assert samples[1][1] == 3.0
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"\xff\xff",
-        answer(series({"n": "a"}, [(5, 1.0)])),  # a timestamp of one byte
-        answer(series({"n": "a"}, [(2**42, 1.0)])),
-        answer(series({"n": "a"}, []) + field(2, b"x")),
-        answer(field(1, field(4, b"histogram"))),
-        answer(series({"n": "a"}, [(2**40, 1.0)])[:-3]),
-        pa.compress(field(1, b"") * 2, "snappy", asbytes=True),
-    ],
-)
-def test_an_answer_of_another_form_is_refused(body: bytes) -> None:
-    with pytest.raises(AnswerError):
-        decode_answer(body, {}, limit=LIMIT)
-
-
-def test_an_answer_that_is_too_large_is_not_decompressed() -> None:
-    with pytest.raises(AnswerError, match="larger than 10 bytes"):
-        decode_answer(answer(series({"n": "a"}, [(2**40, 1.0)])), {}, limit=10)
+    return label(labels, chunk(samples))
 
 
 def collect(url: str, window: Window, chunk: str = "6h") -> tuple[PrometheusCollector, Rows]:
@@ -140,13 +50,13 @@ def collect(url: str, window: Window, chunk: str = "6h") -> tuple[PrometheusColl
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[RemoteAnswer]:
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Let every window be read by remote read; return the answers that came."""
     monkeypatch.setattr(collecting, "LEAST_REMOTE", 0)
-    answers: list[RemoteAnswer] = []
+    answers: list[bytes] = []
     post = PrometheusClient.post_read
 
-    def count(self: PrometheusClient, request: bytes) -> RemoteAnswer:
+    def count(self: PrometheusClient, request: bytes) -> bytes:
         answers.append(post(self, request))
         return answers[-1]
 
@@ -154,21 +64,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[RemoteAnswer]:
     return answers
 
 
-@pytest.mark.parametrize("is_streamed", [True, False])
 def test_a_day_of_a_real_server_has_the_same_rows(
-    prometheus_with_history: str,
-    past_rows: Rows,
-    reads: list[RemoteAnswer],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_streamed: bool,
+    prometheus_with_history: str, past_rows: Rows, reads: list[bytes]
 ) -> None:
-    if not is_streamed:
-        monkeypatch.setattr(remote_samples, "_ACCEPTED", ())
     window = Window(END - timedelta(hours=HOURS), END)
     rows = collect(prometheus_with_history, window)[1]
     assert len(reads) > 20
-    assert {read.is_streamed for read in reads} == {is_streamed}
     for table in ("sample", "pod", "cursor"):
         assert rows[table] == sorted(past_rows[table], key=repr), table
     assert set(rows) == set(past_rows)
@@ -177,7 +78,7 @@ def test_a_day_of_a_real_server_has_the_same_rows(
 
 @pytest.mark.parametrize("chunk", ["1h", "12h"])
 def test_the_length_of_questions_changes_no_rows(
-    prometheus_with_history: str, past_rows: Rows, reads: list[RemoteAnswer], chunk: str
+    prometheus_with_history: str, past_rows: Rows, reads: list[bytes], chunk: str
 ) -> None:
     window = Window(END - timedelta(hours=HOURS), END)
     rows = collect(prometheus_with_history, window, chunk)[1]
@@ -253,15 +154,15 @@ def test_samples_that_differ_from_those_of_a_query_are_not_used(
         (same, "another", False),
     ):
         client = PrometheusClient(settings)
-        body = answer(series({**labels, "Hostname": node}, samples))
-        monkeypatch.setattr(client, "post_read", lambda _request, body=body: RemoteAnswer(body))
+        body = frame(series({**labels, "Hostname": node}, samples))
+        monkeypatch.setattr(client, "post_read", lambda _request, body=body: body)
         matrix = RemoteReader(client, body_size_limit=LIMIT).read([METRIC], HOUR)
         assert (matrix is not None) == is_used, (samples, node)
         client.close()
 
 
 def test_a_server_without_remote_read_is_read_as_json(
-    passing_on: Misbehaving, past_rows: Rows, reads: list[RemoteAnswer]
+    passing_on: Misbehaving, past_rows: Rows, reads: list[bytes]
 ) -> None:
     rows = collect(passing_on.url, Window(END - timedelta(hours=HOURS), END))[1]
     assert not reads  # it answers GET alone

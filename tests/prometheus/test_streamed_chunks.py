@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.remote_samples import AnswerError
+from collectors.prometheus.remote_fields import AnswerError
 from collectors.prometheus.streamed_chunks import decode_stream
 from collectors.prometheus.xor_chunks import decode_chunks
 from fallow.errors import SourceError
@@ -104,7 +104,14 @@ def chunk(samples: Samples) -> bytes:
 
 
 def series(name: str, *chunks: bytes, kind: int = 1) -> bytes:
-    labels = field(1, field(1, b"n") + field(2, name.encode()))
+    return label({"n": name}, *chunks, kind=kind)
+
+
+def label(names: Mapping[str, str], *chunks: bytes, kind: int = 1) -> bytes:
+    labels = b"".join(
+        field(1, field(1, name.encode()) + field(2, value.encode()))
+        for name, value in names.items()
+    )
     # The times of a chunk are not read: its samples have them.
     times = b"\x08" + varint(FIRST) + b"\x10" + varint(FIRST) + b"\x18" + varint(kind)
     return field(1, labels + b"".join(field(2, times + field(4, data)) for data in chunks))
@@ -239,5 +246,8 @@ def test_a_stream_without_a_known_end_is_not_used(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SourceError, match="where its stream ends"):
         client.post_read(b"")
     response.headers["Transfer-Encoding"] = "chunked"
-    assert client.post_read(b"").is_streamed
+    assert client.post_read(b"") == WHOLE
+    response.headers["Content-Type"] = "application/x-protobuf"
+    with pytest.raises(SourceError, match="has no remote read"):
+        client.post_read(b"")
     client.close()
