@@ -19,6 +19,10 @@ from fallow.action_models import Decision, Facts, Ruling, Step, compute_decision
 
 SNAPSHOT_AGE = timedelta(hours=1)
 """A verified snapshot older than this is taken again before the act."""
+READ_DETAILS = frozenset({
+    "assumptions", "ended_exclusion", "headroom_by_hour_utc", "ranges", "same_type", "today", "why",
+})  # fmt: skip
+"""The details of findings that executors read; no other one may change what an executor does."""
 
 
 def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> Decision:
@@ -103,8 +107,9 @@ def _build_parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
     stage = policy.stage("act")
     if stage is None:
         return {}
+    details = facts.finding.details
     return {
-        **facts.finding.details,
+        **{name: details[name] for name in sorted(READ_DETAILS & details.keys())},
         **facts.recommendation.parameters,
         **stage.parameters,
         "capabilities": list(stage.do),

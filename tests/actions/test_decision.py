@@ -693,6 +693,14 @@ def test_a_finding_with_another_reason_is_not_only_held() -> None:
     assert {"evidence", "held"} <= set(gate_names(decision))
 
 
+def test_a_detail_of_a_finding_is_no_parameter_of_a_stage() -> None:
+    said = {"why": "it rests", "restore": True, "max_restarts": 9, "template": True}
+    details = {**finding().details, **said}
+    parameters = decided(facts(finding=finding(details=details))).parameters
+    assert parameters["why"] == "it rests"
+    assert parameters.keys().isdisjoint({"restore", "max_restarts", "template", "reasons"})
+
+
 def test_what_a_policy_lifts_is_part_of_its_fingerprint() -> None:
     lifts = msgspec.structs.replace(policy().allow, held_by=("ml/keep",))
     assert policy().fingerprint != policy(allow=lifts).fingerprint
