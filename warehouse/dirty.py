@@ -8,7 +8,6 @@ import logging
 from bisect import bisect
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -17,12 +16,10 @@ import pyarrow as pa
 from fallow.window import EARLIEST, Window
 from warehouse.idle_rows import forget_hours
 from warehouse.late_devices import Marks, SampleMarks, list_few_devices
+from warehouse.opened import OpenWarehouse
 from warehouse.sample_validity import VALIDITY
 from warehouse.statements import fetch_row, fetch_rows, run_change, write_literal
 from warehouse.steps import load_step
-
-if TYPE_CHECKING:
-    from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.ledger")
 
@@ -146,7 +143,7 @@ def mark_ledger_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: d
     )
 
 
-def find_hours_end(warehouse: "Warehouse") -> datetime:
+def find_hours_end(warehouse: OpenWarehouse) -> datetime:
     """Return the end of the current hour: later hours have not begun.
 
     A clock that is ahead by `warehouse.future_tolerance` is not yet wrong.
@@ -167,7 +164,7 @@ def delete_audits(cursor: duckdb.DuckDBPyConnection, since: datetime, until: dat
     )
 
 
-def take_marks(warehouse: "Warehouse") -> None:
+def take_marks(warehouse: OpenWarehouse) -> None:
     """Take the marks of all hours that have begun: `clear_marks` clears these and no later ones.
 
     Call it before anything is read that the ledger follows from. A mark that was taken by a process
@@ -188,7 +185,7 @@ def take_marks(warehouse: "Warehouse") -> None:
         run_change(cursor, f"DELETE FROM unposted WHERE {waiting}", parameters)
 
 
-def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
+def list_marked_windows(warehouse: OpenWarehouse, window: Window) -> list[Window]:
     """Return the window and all hours whose marks are taken as windows, close ones joined.
 
     The oldest comes first. Hours that have not begun are left out and stay marked: rows of a clock
@@ -213,7 +210,7 @@ def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
     return [Window(start, end) for start, end in ranges]
 
 
-def _cut_to_kept(warehouse: "Warehouse", parts: list[_Part]) -> list[_Part]:
+def _cut_to_kept(warehouse: OpenWarehouse, parts: list[_Part]) -> list[_Part]:
     """Return times (aware) cut to the hours that are kept; marks of other hours are dropped."""
     recent = find_hours_end(warehouse) - KEPT_AROUND
     oldest = max(min(start for start, _ in parts), EARLIEST.replace(tzinfo=UTC))
@@ -242,7 +239,7 @@ def _cut_to_kept(warehouse: "Warehouse", parts: list[_Part]) -> list[_Part]:
     return cut
 
 
-def _list_kept(warehouse: "Warehouse", oldest: datetime, recent: datetime) -> list[_Part]:
+def _list_kept(warehouse: OpenWarehouse, oldest: datetime, recent: datetime) -> list[_Part]:
     """Return the kept times, apart and in order; what is `recent` is kept without telemetry."""
     with warehouse.snapshot() as cursor:
         days = fetch_rows(cursor, load_step("ingest/kept_days"), {"first": oldest - KEPT_AROUND})
@@ -259,7 +256,7 @@ def _list_kept(warehouse: "Warehouse", oldest: datetime, recent: datetime) -> li
     return spans
 
 
-def clear_marks(warehouse: "Warehouse", window: Window, left_out: Collection[str] = ()) -> None:
+def clear_marks(warehouse: OpenWarehouse, window: Window, left_out: Collection[str] = ()) -> None:
     """Clear the taken marks of the hours that a written window touches.
 
     `left_out`: clusters whose rows of these hours could not be written; these stay marked.

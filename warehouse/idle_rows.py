@@ -13,18 +13,19 @@ import pyarrow as pa
 
 from fallow.tables import get_schema
 from fallow.window import Window
+from warehouse.opened import OpenWarehouse
 from warehouse.statements import fetch_row
 
 if TYPE_CHECKING:
     import duckdb
 
-    from warehouse.lake import Warehouse
-
 HOUR = timedelta(hours=1)
 _WITHIN = "bucket >= $since AND bucket < $until"
 
 
-def write_idle_rows(wh: "Warehouse", tables: Iterable[pa.Table], hours: Window, shape: str) -> int:
+def write_idle_rows(
+    wh: OpenWarehouse, tables: Iterable[pa.Table], hours: Window, shape: str
+) -> int:
     """Replace the idle rows of whole hours, and list these hours; return how many rows.
 
     Between the two steps the hours are not listed, and nobody reads their rows.
@@ -56,7 +57,7 @@ def forget_hours(cursor: "duckdb.DuckDBPyConnection", since: datetime, until: da
     )
 
 
-def delete_idle_rows(wh: "Warehouse", before: datetime) -> None:
+def delete_idle_rows(wh: OpenWarehouse, before: datetime) -> None:
     """Delete the rows of old hours: where they are judged, they follow from rollups again."""
     with wh.snapshot() as cursor:
         sql = "SELECT bucket FROM lake.main.idle_hour WHERE bucket < $before LIMIT 1"

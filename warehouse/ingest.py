@@ -8,7 +8,6 @@ has checked (`fallow.clean_texts`). New samples mark their 5-minute buckets dirt
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import duckdb
 import msgspec
@@ -33,14 +32,12 @@ from warehouse.eras import add_times, store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
 from warehouse.latest_times import LatestTimes
+from warehouse.opened import OpenWarehouse
 from warehouse.partial_rows import complete_rows
 from warehouse.stages.files import NewFiles
 from warehouse.statements import run_change
 from warehouse.storage import get_storage
 from warehouse.tiers import RAW, drop_archived
-
-if TYPE_CHECKING:
-    from warehouse.lake import Warehouse
 
 _EARLIEST = {"first_seen", "created_at", "labels_from", "annotations_from"}
 _LATEST = {"last_seen", "done_until"}
@@ -111,7 +108,7 @@ class IngestResult(msgspec.Struct, frozen=True):
         return IngestResult(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
-def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestResult:
+def ingest_batches(warehouse: OpenWarehouse, batches: Iterable[Batch]) -> IngestResult:
     """Store batches in one transaction; see `Warehouse.ingest`."""
     gathered: dict[str, list[pa.Table]] = {}
     limit = _find_limit(warehouse)
@@ -155,7 +152,7 @@ _busy_again = Retrying(
 was busy can be repeated."""
 
 
-def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> tuple[int, int]:
+def _write(warehouse: OpenWarehouse, work: list[tuple[str, pa.Table]]) -> tuple[int, int]:
     """Write tables; return the rows that were added, and those of them that are samples."""
     added, samples, count = 0, 0, sum(rows.num_rows for _, rows in work)
     # No day younger than this can be in the cold tier, whatever value raw_days has or had.
@@ -219,7 +216,7 @@ def _redact_texts(table: str, rows: pa.Table) -> pa.Table:
 
 
 def check_times(
-    warehouse: "Warehouse", batches: Iterable[Batch], since: datetime | None = None
+    warehouse: OpenWarehouse, batches: Iterable[Batch], since: datetime | None = None
 ) -> list[Batch]:
     """Return batches without rows in the future by the clock of now, or older than `since`.
 
@@ -239,7 +236,7 @@ def check_times(
     return checked
 
 
-def _find_limit(warehouse: "Warehouse") -> datetime:
+def _find_limit(warehouse: OpenWarehouse) -> datetime:
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     return limit.astimezone(UTC).replace(tzinfo=None)
 

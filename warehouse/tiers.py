@@ -34,6 +34,7 @@ from warehouse.cold_reach import find_place
 from warehouse.cold_storage import ColdStore, open_store
 from warehouse.failures import explain_errors
 from warehouse.idle_rows import delete_idle_rows
+from warehouse.opened import OpenWarehouse
 from warehouse.statements import fetch_row, fetch_rows
 from warehouse.steps import load_step
 from warehouse.storage import get_storage, list_tables
@@ -41,8 +42,6 @@ from warehouse.views.tiers import TierState, define_view, read_files
 
 if TYPE_CHECKING:
     import duckdb
-
-    from warehouse.lake import Warehouse
 
 RAW = tuple(t for t in list_tables("append") if get_storage(t).partition)
 ROLLED = ("rollup_5m", "rollup_1h")
@@ -69,7 +68,7 @@ class ArchivedFile(msgspec.Struct, frozen=True):
 
 
 def move_to_cold(
-    warehouse: "Warehouse", now: datetime, *, on_step: Callable[[str], None] = lambda _: None
+    warehouse: OpenWarehouse, now: datetime, *, on_step: Callable[[str], None] = lambda _: None
 ) -> MoveResult:
     """Archive every whole day older than the settings keep; call `on_step` at each step.
 
@@ -93,7 +92,7 @@ def move_to_cold(
     return result
 
 
-def open_reachable(warehouse: "Warehouse") -> ColdStore:
+def open_reachable(warehouse: OpenWarehouse) -> ColdStore:
     """Return the store; refuse one that is away, before anything is written for it.
 
     A folder that is not mounted would take the files, and hide them once it is mounted.
@@ -114,7 +113,7 @@ def open_reachable(warehouse: "Warehouse") -> ColdStore:
     return place
 
 
-def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
+def _delete_signals(warehouse: OpenWarehouse, before: datetime) -> None:
     """Delete old signals and idle rows: they follow from the rollups, if such hours are written."""
     with warehouse.snapshot() as cursor:
         row = fetch_row(
@@ -133,7 +132,7 @@ def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> d
     return horizon.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def count_archived_days(warehouse: "Warehouse") -> dict[str, int]:
+def count_archived_days(warehouse: OpenWarehouse) -> dict[str, int]:
     """Return how many days are archived in each place; see `cold_reach`."""
     with warehouse.snapshot() as cursor:
         rows = cursor.execute("SELECT DISTINCT path, day FROM cold_file").fetchall()
@@ -141,7 +140,7 @@ def count_archived_days(warehouse: "Warehouse") -> dict[str, int]:
     return dict(Counter(place for place, _ in days))
 
 
-def read_state(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> TierState:
+def read_state(warehouse: OpenWarehouse, cursor: "duckdb.DuckDBPyConnection") -> TierState:
     """Return in which tier rows are, as this transaction sees it."""
     if warehouse.place.in_memory:
         return TierState()
@@ -184,7 +183,7 @@ def restore_days(
 
 
 def drop_archived(
-    warehouse: "Warehouse",
+    warehouse: OpenWarehouse,
     cursor: "duckdb.DuckDBPyConnection",
     table: str,
     rows: pa.Table,
@@ -214,7 +213,7 @@ def drop_archived(
     return left
 
 
-def _list_days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime]:
+def _list_days(warehouse: OpenWarehouse, table: str, before: datetime) -> list[datetime]:
     time_column = get_storage(table).time_column
     with warehouse.transaction() as cursor:
         rows = cursor.execute(
@@ -226,7 +225,7 @@ def _list_days(warehouse: "Warehouse", table: str, before: datetime) -> list[dat
 
 
 def _archive_day(
-    warehouse: "Warehouse",
+    warehouse: OpenWarehouse,
     place: ColdStore,
     table: str,
     day: datetime,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import duckdb
 import msgspec
@@ -16,13 +16,11 @@ import pyarrow.parquet as pq
 from warehouse.catalog import CatalogLocation, quote_literal
 from warehouse.data_files import sync_file
 from warehouse.failures import explain_errors
+from warehouse.opened import OpenWarehouse
 from warehouse.runners.slices import StageError
 from warehouse.statements import fetch_row, run_change
 from warehouse.steps import load_step
 from warehouse.storage import get_storage
-
-if TYPE_CHECKING:
-    from warehouse.lake import Warehouse
 
 FILE_ROWS = 20_000
 """From so many rows on a file is written here. A query of a small site reads only files that the
@@ -235,7 +233,7 @@ def add_files(cursor: duckdb.DuckDBPyConnection, files: Sequence[StageFile]) -> 
     return sum(file.rows for file in files)
 
 
-def correct_partitions(warehouse: "Warehouse") -> None:
+def correct_partitions(warehouse: OpenWarehouse) -> None:
     """Correct the partition values of registered files in the catalog, after their commit.
 
     Without it every figure is the same, and files of one day may not be merged into one.
