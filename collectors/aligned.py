@@ -13,22 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collectors.assemble import CodedSeries, SeriesCatalog
-from collectors.frame import (
+from collectors.frame import TOTAL, bound_values, build_batch, build_numbers, build_words
+from collectors.series_codes import (
     ATTRIBUTES,
     DEVICE,
     OWNER,
     SHARED,
     TARGET,
-    TOTAL,
     WEAK,
     Bools,
+    CodedSeries,
     Floats,
     Ints,
-    bound_values,
-    build_batch,
-    build_numbers,
-    build_words,
+    SeriesCatalog,
 )
 from fallow.tables import Batch
 

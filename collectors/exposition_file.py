@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from collectors.assemble import CodedSeries, SeriesCatalog
+from collectors.assemble import assemble
 from collectors.exposition import read
-from collectors.frame import DEVICE, Floats, Ints
 from collectors.inventory import derive_pod_uid
 from collectors.odd_times import DAY_US, find_first_day, may_be_odd, reject
 from collectors.reader import find_meanings
+from collectors.series_codes import DEVICE, CodedSeries, Floats, Ints, SeriesCatalog
 from fallow.errors import UsageError
 from fallow.rejections import Rejection
 from fallow.system.input_files import open_text_input
@@ -145,7 +145,8 @@ def _build_batches(path: Path, values: _Values, cluster: str, interval_s: float)
         last = stamps[min(start + SLICE, len(order)) - 1]
         end = int(np.searchsorted(stamps, last, side="right"))
         part = order[start:end]
-        assembled = values.catalog.assemble(
+        assembled = assemble(
+            values.catalog,
             values.coded.take(part),
             values.stamps[part].astype("datetime64[us]"),
             values.values[part],

@@ -1,7 +1,7 @@
 """Compute the arrays of `collectors.assemble`: scatter values into columns, rows and owners."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +9,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collectors.series_codes import (
+    ATTRIBUTES,
+    DEVICE,
+    NODE,
+    OWNER,
+    SHARED,
+    TARGET,
+    WEAK,
+    Bools,
+    CodedSeries,
+    Floats,
+    Ints,
+    SeriesCatalog,
+)
 from fallow.tables import AND, TYPES, VIA, Batch, list_columns
-
-if TYPE_CHECKING:
-    from collectors.assemble import CodedSeries, SeriesCatalog
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 _KEYS = {"cluster", "ts", "device", "node", "parent", "vendor", "model", "profile", "gpu_index"}
 _KEYS |= {"namespace", "pod", "container", "sharers", "interval_s", "source"}
@@ -24,10 +31,6 @@ TOTAL = "mem_total_bytes"
 """No column of its own: where a source gives total and used, free is their difference."""
 SAMPLE = (*(c.name for c in list_columns("sample") if c.name not in _KEYS), TOTAL)
 HOLDING = ("share", "gpu_util_pct", "mem_used_bytes")
-ATTRIBUTES = ("node", "parent", "vendor", "model", "profile", "gpu_index")
-DEVICE, OWNER, SHARED, WEAK, TARGET, NODE = range(6)
-"""Columns of a catalog's table of identities; the codes of the other `ATTRIBUTES` follow."""
-WIDTH = 5 + len(ATTRIBUTES)
 
 _AT = {name: i for i, name in enumerate(SAMPLE)}
 _HELD_AT = {name: i for i, name in enumerate(HOLDING)}
@@ -129,8 +132,8 @@ class Frame:
 
     def __init__(
         self,
-        catalog: "SeriesCatalog",
-        coded: "CodedSeries",
+        catalog: SeriesCatalog,
+        coded: CodedSeries,
         ts: npt.NDArray[np.datetime64],
         values: Floats,
     ) -> None:

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collectors.assemble import Assembled, CodedSeries, SeriesCatalog
+from collectors.assemble import Assembled, assemble
 from collectors.exposition import ExpositionLine, ExpositionText, parse_labels, read
-from collectors.frame import Floats, Ints
 from collectors.series import Identity, Series, combine, identify, measure_of
+from collectors.series_codes import CodedSeries, Floats, Ints, SeriesCatalog
 from collectors.tails import TailChunk, settle
 from collectors.template import Template, learn
 
@@ -125,8 +125,14 @@ class Reader:
         values = _join_codes([c.values for c in chunks if c.values is not None])
         timestamps = _build_timestamps(chunks, len(values), ts.astype("datetime64[us]"))
         coded = CodedSeries.joined([c.coded for c in chunks])
-        assembled = self._catalog.assemble(
-            coded, timestamps, values, cluster=cluster, interval_s=interval_s, source=source
+        assembled = assemble(
+            self._catalog,
+            coded,
+            timestamps,
+            values,
+            cluster=cluster,
+            interval_s=interval_s,
+            source=source,
         )
         sizes = np.array([len(c.coded) for c in chunks], np.int64)
         owner = np.repeat(np.arange(len(chunks)), sizes)

@@ -6,9 +6,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from collectors.assemble import CodedSeries
 from collectors.exposition import LAST, SECONDS_BELOW, parse_tail
-from collectors.frame import Floats, Ints
+from collectors.series_codes import CodedSeries, Floats, Ints
 
 _NEWLINE, _SPACE = 10, 32
 

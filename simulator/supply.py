@@ -7,7 +7,8 @@ import msgspec
 
 from simulator.arrivals import Category
 from simulator.cluster.labels import build_labels
-from simulator.cluster.nodes import PoolSpec, SimulatedNode, count_resources, read_pools
+from simulator.cluster.nodes import SimulatedNode, count_resources
+from simulator.cluster.pools import PoolSpec, read_pools
 from simulator.models import SimulatedDevice
 from simulator.workload_templates import PRODUCT
 

@@ -36,23 +36,8 @@ NO_OBJECTIVE = (
 )
 
 
-class ServiceLevel(msgspec.Struct, frozen=True):
-    """One objective of one service, from one source."""
-
-    metric: str
-    source: str
-    within_s: float
-    target: float
-    requests: float
-    least: float
-    about: float
-    most: float
-    hours: int
-    last_hour: datetime
-    """Naive UTC; the last hour with an observation."""
-    hours_missed: int
-    worst_hour: float
-    mean_only: bool
+class ServiceLevel(AttainedObjective, frozen=True):
+    """One objective of one service, from one source: `least`, `about` and `most` are shares."""
 
     @property
     def state(self) -> Literal["met", "missed", "unsure"]:
@@ -154,23 +139,7 @@ def _add_level(
     if row.requests < least_requests:
         few = f"{row.requests:,.0f} observations of {row.metric} in the window: too few to judge"
         return msgspec.structs.replace(service, doubts=(*service.doubts, few))
-    level = ServiceLevel(
-        metric=row.metric,
-        source=row.source,
-        within_s=row.within_s,
-        target=row.target,
-        requests=row.requests,
-        least=_limit_share(row.least / row.requests),
-        about=_limit_share(row.about / row.requests),
-        most=_limit_share(row.most / row.requests),
-        hours=row.hours,
-        last_hour=row.last_hour,
-        hours_missed=row.hours_missed,
-        worst_hour=row.worst_hour,
-        mean_only=row.mean_only,
-    )
+    counts = {"least": row.least, "about": row.about, "most": row.most}
+    shares = {name: min(1.0, max(0.0, n / row.requests)) for name, n in counts.items()}
+    level = ServiceLevel(**{**msgspec.structs.asdict(row), **shares})
     return msgspec.structs.replace(service, levels=(*service.levels, level))
-
-
-def _limit_share(share: float) -> float:
-    return min(1.0, max(0.0, share))

@@ -46,6 +46,7 @@ class AttainedObjective(WorkloadRow, frozen=True):
     most: float
     hours: int
     last_hour: datetime
+    """Naive UTC; the last hour with an observation."""
     hours_missed: int
     worst_hour: float
     mean_only: bool

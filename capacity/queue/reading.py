@@ -60,36 +60,31 @@ Turn = tuple[WaitingDemand, QuotaJudge, StoppableHolders]
 """What a workload requests, the quotas it has, and whom its queue may stop for it."""
 
 
-class UnsizedPod(Row, frozen=True):
+class QueuedPod(Row, frozen=True):
+    """A pod that does not run yet."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str | None
+    pod: str
+    queue: str | None
+    priority_class: str | None
+    priority: int | None
+    begin_us: int
+
+
+class UnsizedPod(QueuedPod, frozen=True):
     """A waiting pod whose number of GPUs is not known (`unsized_pods.sql`)."""
 
-    cluster: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    team: str | None
-    pod: str
-    queue: str | None
-    priority_class: str | None
-    priority: int | None
     gpu_resource: str
-    begin_us: int
 
 
-class StartingPod(Row, frozen=True):
+class StartingPod(QueuedPod, frozen=True):
     """A pod with a node whose containers have not started (`starting_pods.sql`)."""
 
-    cluster: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    team: str | None
-    pod: str
-    queue: str | None
-    priority_class: str | None
-    priority: int | None
     gpus: float
-    begin_us: int
     containers: str | None
 
 
@@ -393,7 +388,7 @@ class QueueReader:
         own = [r for text in waits for r in classify_text(text, "container", None)]
         return [r for r in (*own, *self._list_messages(pod)) if r.reason in {"image", "volume"}]
 
-    def _list_messages(self, pod: UnsizedPod | StartingPod) -> list[WaitReason]:
+    def _list_messages(self, pod: QueuedPod) -> list[WaitReason]:
         """Return what events say of a pod; not of an older one of the same name."""
         begin = convert_micros(pod.begin_us)
         messages = self._messages.get((pod.cluster, pod.namespace, pod.pod), ())
@@ -402,7 +397,7 @@ class QueueReader:
     def _build_record(
         self,
         key: WorkloadKey,
-        pods: "Sequence[UnsizedPod | StartingPod | PendingJob]",
+        pods: "Sequence[QueuedPod | PendingJob]",
         reasons: tuple[WaitReason, ...],
         gpus: float | None,
         unknown: tuple[str, ...],
@@ -436,7 +431,7 @@ class QueueReader:
         return self._views.query(sql, {"until": self._now})
 
 
-def _get_key(pod: UnsizedPod | StartingPod) -> WorkloadKey:
+def _get_key(pod: QueuedPod) -> WorkloadKey:
     return (pod.cluster, pod.namespace, pod.workload_kind, pod.workload)
 
 

@@ -2,46 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from decimal import Decimal
-
-import msgspec
 
 from collectors.prices.parts import QUANTUM
 from collectors.prices.rate_card import batch, get_utc_now
 from fallow.errors import UsageError
+from fallow.settings.prices import ReservedCapacity
 from fallow.tables import Batch
 from fallow.window import Window
-
-
-class Commitment(msgspec.Struct, frozen=True):
-    """Nodes reserved for a term; `usd_per_node_hour` is amortised (effective)."""
-
-    name: str
-    provider: str
-    instance_type: str
-    nodes: int
-    gpus_per_node: int
-    usd_per_node_hour: Decimal
-    start: datetime
-    end: datetime
-    region: str = ""
-    gpu_model: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse a commitment of zero nodes."""
-        if min(self.nodes, self.gpus_per_node) < 1 or self.usd_per_node_hour <= 0:
-            raise UsageError(f"commitment {self.name!r} promises no nodes, GPUs or dollars")
-        if self.end <= self.start:
-            raise UsageError(f"commitment {self.name!r} ends before it starts")
 
 
 class Commitments:
     """A site's commitments as a price source: rows with term `reserved`."""
 
     def __init__(
-        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = get_utc_now
+        self, commitments: Sequence[ReservedCapacity], clock: Callable[[], datetime] = get_utc_now
     ) -> None:
-        """Take the commitments that may overlap in time."""
+        """Take the commitments that may overlap in time.
+
+        Raises:
+            UsageError: one of them ends before it starts.
+        """
+        for each in commitments:
+            if each.end <= each.start:
+                raise UsageError(f"commitment {each.name!r} ends before it starts")
         self._commitments = tuple(commitments)
         self._clock = clock
 

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from collectors.aligned import MetricSamples, align
-from collectors.canonical import CodedSeries, SeriesCatalog, resolve
-from collectors.frame import Ints
+from collectors.assemble import assemble
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import (
     Floats,
@@ -26,7 +25,8 @@ from collectors.prometheus.decode import (
 from collectors.prometheus.grid import read_thinned
 from collectors.prometheus.raw import build_selector, read_samples
 from collectors.prometheus.remote_read import RemoteReader
-from collectors.series import find_node, list_labels_of, measure_of, read_metrics
+from collectors.series import find_node, list_labels_of, measure_of, read_metrics, resolve
+from collectors.series_codes import CodedSeries, Ints, SeriesCatalog
 from fallow.errors import AuthError, NoSeriesError, SourceError
 from fallow.tables import Batch
 from fallow.window import Window
@@ -239,7 +239,8 @@ class Telemetry:
         for seconds in np.unique(sample_interval).tolist():
             in_interval = sample_interval == seconds
             whole = bool(in_interval.all())
-            assembled = self._catalog.assemble(
+            assembled = assemble(
+                self._catalog,
                 codes if whole else codes.take(np.flatnonzero(in_interval)),
                 ts if whole else ts[in_interval],
                 values if whole else values[in_interval],

@@ -26,7 +26,8 @@ from runtime.experiments.demo_plants import CLUSTER
 from runtime.experiments.world_inventory import Inventory
 from simulator.arrivals import Arrival, Category
 from simulator.blocks import thin_block
-from simulator.cluster.nodes import PoolSpec, SimulatedNode
+from simulator.cluster.nodes import SimulatedNode
+from simulator.cluster.pools import PoolSpec
 from simulator.exporters.device_rows import build_rows
 from simulator.exporters.host_spans import build_host_spans
 from simulator.exporters.quirks import Quirks

@@ -1,12 +1,9 @@
 """Build the labels of a node: the cloud's, the pool manager's, and GPU feature discovery's."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from fallow.gpu_models import read_gpu_models
-
-if TYPE_CHECKING:
-    from simulator.cluster.nodes import PoolSpec
+from simulator.cluster.pools import PoolSpec
 
 MIB_PER_GIB = 1024
 COMPUTE = {
@@ -19,7 +16,7 @@ COMPUTE = {
 }
 
 
-def build_labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
+def build_labels(name: str, pool: PoolSpec, extended: Mapping[str, int]) -> dict[str, str]:
     """Return all labels of one node; `extended` are the resources that its device plugin offers."""
     return {
         "kubernetes.io/hostname": name,
@@ -33,7 +30,7 @@ def build_labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> di
     }
 
 
-def _build_managed(pool: "PoolSpec") -> dict[str, str]:
+def _build_managed(pool: PoolSpec) -> dict[str, str]:
     """Return the labels of the pool manager (as cloud providers write them)."""
     spot = pool.capacity_type == "spot"
     family, _, size = pool.instance_type.partition(".")
@@ -70,7 +67,7 @@ def _build_managed(pool: "PoolSpec") -> dict[str, str]:
             return {}
 
 
-def _build_discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
+def _build_discovered(pool: PoolSpec, extended: Mapping[str, int]) -> dict[str, str]:
     """Return the labels of GPU feature discovery."""
     facts = next(m for m in read_gpu_models() if m.gpu_model == pool.gpu_model)
     major, _, minor = COMPUTE.get(facts.arch, "8.0").partition(".")
@@ -104,5 +101,5 @@ def _build_discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str
     return discovered
 
 
-def _format_profile(pool: "PoolSpec") -> str:
+def _format_profile(pool: PoolSpec) -> str:
     return pool.mig.partition(";")[0].partition("x")[2]

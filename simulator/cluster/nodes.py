@@ -6,16 +6,15 @@ those of the price catalogue and of GPU feature discovery.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from fallow.errors import UsageError
 from fallow.gpu_models import read_gpu_models
-from fallow.resources import read_table
 from simulator.cluster.labels import build_labels
 from simulator.cluster.mig import GpuLayout, list_gpu_layouts
+from simulator.cluster.pools import PoolSpec, read_pools
 from simulator.cluster.scheduler.requests import NodeTaint
 from simulator.kube.server_metadata import format_time
 from simulator.models import SimulatedDevice
@@ -24,51 +23,11 @@ MAX_PODS = 110
 MIB_PER_GIB = 1024
 
 
-class PoolSpec(msgspec.Struct, frozen=True):
-    """One row of `pools.csv`: a kind of node."""
-
-    name: str
-    share: float
-    """Of the fleet's GPUs, in a fleet of so many GPUs (`fleet`)."""
-    manager: str
-    """The origin of its nodes' labels: karpenter | eks | gke | aks; else only the kubelet's."""
-    provider: str
-    """aws | gcp | azure; else a machine that the site owns."""
-    region: str
-    zone: str
-    instance_type: str
-    capacity_type: str
-    """on-demand | spot."""
-    gpu_model: str
-    product: str
-    """As GPU feature discovery writes it."""
-    gpu_count: int
-    vcpu: int
-    memory_gib: int
-    mig_strategy: str = ""
-    """mixed | single; empty = no MIG."""
-    mig: str = ""
-    """Layouts of the GPUs from the first on, `2x3g.40gb;7x1g.10gb`; `single` repeats one."""
-    replicas: int = 1
-    """Pods per GPU by time slicing."""
-    taints: str = ""
-
-
 class SimulatedNode(msgspec.Struct, frozen=True):
     """A node that is paid."""
 
     name: str
     pool: PoolSpec
-
-
-@cache
-def read_pools() -> Mapping[str, PoolSpec]:
-    """Return the pools by name."""
-    rows = (
-        msgspec.convert(row, PoolSpec, strict=False)
-        for row in read_table("simulator.cluster", "pools.csv")
-    )
-    return {row.name: row for row in rows}
 
 
 def build_nodes(counts: Mapping[str, int]) -> tuple[SimulatedNode, ...]:

@@ -1,16 +1,13 @@
 """Admit objects: check namespaces, priority classes and quotas, and label bound pods."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from fallow.kube.quantities import require_quantity
 from simulator.kube import quota
 from simulator.kube.kinds import ApiKind
 from simulator.kube.status import build_forbidden, build_not_found
-
-if TYPE_CHECKING:
-    from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 
@@ -21,7 +18,28 @@ SYSTEM_PRIORITIES = {
 }
 
 
-def check_namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> None:
+class StoredObjects(Protocol):
+    """What admission needs of the store (`simulator.kube.store`)."""
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Return an object."""
+
+    def list(self, kind: str, namespace: str | None = None) -> Sequence[Object]:
+        """Return the objects of a kind."""
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        body: Object,
+        *,
+        subresource: Literal["", "status"] = "",
+    ) -> Object:
+        """Change an object."""
+
+
+def check_namespace(store: StoredObjects, kind: ApiKind, name: str, space: str) -> None:
     """Refuse an object whose namespace does not exist or is being deleted.
 
     Raises:
@@ -37,7 +55,7 @@ def check_namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) 
         raise build_forbidden(kind.group, kind.plural, name, why)
 
 
-def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
+def admit(store: StoredObjects, kind: ApiKind, item: Object) -> Object:
     """Return a new object as admission changes it.
 
     Raises:
@@ -63,7 +81,7 @@ def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
     return {**item, "spec": {**spec, "priorityClassName": wanted, "priority": priority}}
 
 
-def check_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: bool) -> None:
+def check_quota(store: StoredObjects, kind: ApiKind, item: Object, *, dry_run: bool) -> None:
     """Refuse an object that exceeds a ResourceQuota, else count it there.
 
     A quota without a status enforces nothing yet.
@@ -126,7 +144,7 @@ def _sum(used: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> dic
     return {k: quota.format_amount(used[k] + v) for k, v in requested.items()}
 
 
-def label_bound_pod(store: "ObjectStore", pod: Object, node: str, now: str) -> Object:
+def label_bound_pod(store: StoredObjects, pod: Object, node: str, now: str) -> Object:
     """Return a pod that has a node, with the node's zone and region as labels."""
     node_object = store.get("Node", node)
     words = (node_object or {"metadata": {}})["metadata"].get("labels") or {}

@@ -4,15 +4,13 @@ A budget is spent before the pod's own preconditions are checked, so an eviction
 those (409) has spent it all the same, as on the real server.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fallow.selectors import match_selector, read_selector
 from simulator.kube import server_metadata
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.status import StatusError, build_not_found
-
-if TYPE_CHECKING:
-    from simulator.kube.store import ObjectStore
+from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 
@@ -28,35 +26,36 @@ _UNGUARDED = {"Succeeded", "Failed", "Pending"}
 
 
 def evict(
-    store: "ObjectStore", name: str, namespace: str, how: DeleteOptions, *, manager: str
+    store: ObjectStore, name: str, namespace: str, how: DeleteOptions, *, manager: str
 ) -> None:
     """Delete a pod if its budget allows; with a dry run only say whether it would.
 
     Raises:
         ApiError: 404 no such pod, 409 a precondition, 429 the budget, 500 several budgets.
     """
-    pod = store.get("Pod", name, namespace)
-    if pod is None:
-        raise build_not_found("", "pods", name)
-    if _needs_budget(pod):
-        labels = pod["metadata"].get("labels") or {}
-        budgets = [
-            b
-            for b in store.list(PDB, namespace)
-            if match_selector(read_selector(b["spec"].get("selector")), labels)
-        ]
-        if len(budgets) > 1:
-            raise StatusError(500, "", SEVERAL)
-        if budgets:
-            _spend_budget(store, budgets[0], pod, dry_run=how.dry_run)
-    _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # may raise
-    if how.dry_run:
-        return
-    if not deleted:
-        _mark(store, pod, manager)
-    # the mark made a new version: that precondition has been checked already
-    options = DeleteOptions(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
-    store.end("Pod", name, namespace, options)
+    with store.changed:
+        pod = store.get("Pod", name, namespace)
+        if pod is None:
+            raise build_not_found("", "pods", name)
+        if _needs_budget(pod):
+            labels = pod["metadata"].get("labels") or {}
+            budgets = [
+                b
+                for b in store.list(PDB, namespace)
+                if match_selector(read_selector(b["spec"].get("selector")), labels)
+            ]
+            if len(budgets) > 1:
+                raise StatusError(500, "", SEVERAL)
+            if budgets:
+                _spend_budget(store, budgets[0], pod, dry_run=how.dry_run)
+        _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # may raise
+        if how.dry_run:
+            return
+        if not deleted:
+            _mark(store, pod, manager)
+        # the mark made a new version: that precondition has been checked already
+        options = DeleteOptions(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
+        store.end("Pod", name, namespace, options)
 
 
 def _needs_budget(pod: Object) -> bool:
@@ -64,7 +63,7 @@ def _needs_budget(pod: Object) -> bool:
     return phase not in _UNGUARDED and "deletionTimestamp" not in pod["metadata"]
 
 
-def _spend_budget(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) -> None:
+def _spend_budget(store: ObjectStore, budget: Object, pod: Object, *, dry_run: bool) -> None:
     meta, status = budget["metadata"], budget.get("status") or {}
     allowed = status.get("disruptionsAllowed", 0)
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
@@ -101,7 +100,7 @@ def _is_ready(pod: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def _mark(store: "ObjectStore", pod: Object, manager: str) -> None:
+def _mark(store: ObjectStore, pod: Object, manager: str) -> None:
     meta = pod["metadata"]
     condition = {
         "type": "DisruptionTarget",

@@ -9,6 +9,7 @@ from simulator.kube import representations, scale
 from simulator.kube.access import Access, AccessReview
 from simulator.kube.deletion import DeleteOptions, parse_options
 from simulator.kube.discovery import REVIEWS
+from simulator.kube.eviction import evict
 from simulator.kube.faults import Faults
 from simulator.kube.kinds import RESIZE_SINCE, ApiKind
 from simulator.kube.paging import list_page
@@ -138,7 +139,7 @@ class ApiHandler:
             options = body.get("deleteOptions") or {}
             dry = is_dry_run(request.query) or is_dry_run(read_body_options(options))
             how = parse_options(options, {}, dry_run=dry)
-            self._store.evict(target.name, target.namespace, how, manager=request.manager)
+            evict(self._store, target.name, target.namespace, how, manager=request.manager)
             return ApiResponse(build_success(201), 201)
         raise build_no_such_path()
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from simulator.kube import admission, canonical, eviction, fields, rules, scale, server_metadata
+from simulator.kube import admission, canonical, fields, rules, scale, server_metadata
 from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.history import ChangeHistory, StoreChange, Type
 from simulator.kube.kinds import NEWEST, ApiKind, KindCatalog, build_kind
@@ -248,17 +248,6 @@ class ObjectStore:
                 "deletionTimestamp", server_metadata.format_time(self.now())
             )
             self._settle(kind_served, old, last, deleted=not old["metadata"].get("finalizers"))
-
-    def evict(
-        self, name: str, namespace: str, how: DeleteOptions | None = None, *, manager: str = ""
-    ) -> None:
-        """Delete a pod if its disruption budgets allow.
-
-        Raises:
-            ApiError: 404 no such pod, 429 a budget refuses, 500 it has several budgets.
-        """
-        with self.changed:
-            eviction.evict(self, name, namespace, how or DeleteOptions(), manager=manager)
 
     def bind(self, name: str, namespace: str, node: str) -> Object:
         """Set a pod's node, and the node's topology labels.

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import aligned
-from collectors.assemble import SeriesCatalog
-from collectors.frame import Bools, build_batch
+from collectors.frame import build_batch
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Matrix
 from collectors.prometheus.telemetry import Telemetry
 from collectors.series import read_metrics
+from collectors.series_codes import Bools, SeriesCatalog
 from fallow.settings.collectors import PrometheusSettings
 from fallow.tables import Batch
 from fallow.window import Window

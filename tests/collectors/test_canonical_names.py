@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.canonical import Assembled, Series, assemble, resolve
+from collectors.assemble import Assembled
 from collectors.frame import HOLDING, SAMPLE
+from collectors.series import Series, resolve
 from fallow.tables import get_schema
+from tests.collectors.coded import assemble
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 GPU = {

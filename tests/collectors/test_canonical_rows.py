@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from collectors.canonical import Assembled, assemble, resolve
+from collectors.assemble import Assembled
+from collectors.series import resolve
 from fallow.tables import Batch
+from tests.collectors.coded import assemble
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 

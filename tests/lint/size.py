@@ -67,7 +67,7 @@ def measure() -> tuple[dict[str, PackageSize], list[list[str]]]:
     modules = find_modules()
     trees = {name: ast.parse(text) for name, text in modules.items()}
     graph = {
-        name: set(list_imports(tree, modules, typing=True)) & modules.keys() - {name}
+        name: set(list_imports(tree, modules)) & modules.keys() - {name}
         for name, tree in trees.items()
     }
     circles = find_circles(graph)

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, imports inside functions included."""
+"""No module imports itself by way of others: in functions and for the type checker neither."""
 
 import ast
 from collections.abc import Iterator
@@ -18,19 +18,17 @@ def find_modules() -> dict[str, str]:
     }
 
 
-def list_imports(node: ast.AST, modules: dict[str, str], *, typing: bool = False) -> Iterator[str]:
-    """Yield the modules that a tree imports; what only the type checker sees with `typing`."""
+def list_imports(node: ast.AST, modules: dict[str, str]) -> Iterator[str]:
+    """Yield the modules that a tree imports."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")) if not typing:
-                continue
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
             case ast.ImportFrom(module=str(module), names=names):
                 inner = (f"{module}.{alias.name}" for alias in names)
                 yield from (name if name in modules else module for name in inner)
             case _:
-                yield from list_imports(child, modules, typing=typing)
+                yield from list_imports(child, modules)
 
 
 def test_no_import_circle_is_left() -> None:

@@ -6,11 +6,11 @@ from decimal import Decimal
 import pytest
 
 from collectors.prices.commitments import (
-    Commitment,
     Commitments,
 )
 from collectors.prices.on_prem import OnPrem
 from fallow.errors import UsageError
+from fallow.settings.prices import ReservedCapacity
 from fallow.window import Window
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_impossible_figures_are_refused() -> None:
 
 
 def test_a_commitment_has_its_rate_while_it_runs_and_none_after_it() -> None:
-    promise = Commitment(
+    promise = ReservedCapacity(
         name="a",
         provider="aws",
         instance_type="p5.48xlarge",

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
+from pydantic import ValidationError
 
 from collectors.prices.aws import NO_DISCOUNT, AwsPrices
 from collectors.prices.card import COLUMNS, CardRow, read, read_built_in
-from collectors.prices.commitments import Commitment
+from collectors.prices.commitments import Commitments
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.parts import split
 from collectors.prices.rate_card import compute_gpu_bases, find_cheapest
 from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
+from fallow.settings.prices import ReservedCapacity
 from fallow.window import Window
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -317,6 +319,6 @@ def test_a_commitment_of_nothing_is_refused(changes: dict[str, Any]) -> None:
         "name": "a", "provider": "aws", "instance_type": "t", "nodes": 1, "gpus_per_node": 1,
         "usd_per_node_hour": Decimal("0.01"), "start": NOW - timedelta(days=1), "end": NOW,
     }  # fmt: skip
-    assert Commitment(**good).nodes == 1
-    with pytest.raises(UsageError, match="commitment 'a'"):
-        Commitment(**{**good, **changes})
+    assert Commitments([ReservedCapacity(**good)])
+    with pytest.raises((UsageError, ValidationError), match=r"commitment .a.|greater than 0"):
+        Commitments([ReservedCapacity(**{**good, **changes})])

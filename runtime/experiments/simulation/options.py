@@ -9,7 +9,8 @@ import msgspec
 from fallow.errors import UsageError
 from fallow.window import parse_duration
 from simulator.arrivals import replace_shares
-from simulator.cluster.nodes import SimulatedNode, build_fleet, build_nodes, read_pools
+from simulator.cluster.nodes import SimulatedNode, build_fleet, build_nodes
+from simulator.cluster.pools import read_pools
 from simulator.cluster.scheduler.requests import POLICIES, Policy
 from simulator.exporters.quirks import Quirks
 from simulator.models import TICK_S

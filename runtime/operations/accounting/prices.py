@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from collectors.prices.aws import AwsPrices
-from collectors.prices.commitments import Commitment, Commitments
+from collectors.prices.commitments import Commitments
 from collectors.prices.on_prem import OnPrem
 from collectors.prices.rate_card import RateCard
 from fallow import plugin_runs, plugins
@@ -37,8 +37,11 @@ def read_configured_rates(settings: Settings, now: datetime) -> list[Batch]:
     price_settings = settings.prices
     owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
     card = RateCard(price_settings, clock=lambda: now, cluster=settings.cluster)
-    reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
-    sources: list[PriceSource] = [card, *owned, Commitments(reserved, clock=lambda: now)]
+    sources: list[PriceSource] = [
+        card,
+        *owned,
+        Commitments(price_settings.commitments, clock=lambda: now),
+    ]
     present = [rates for source in sources if (rates := source.rates(window).rows).num_rows]
     # All current prices are one batch: storing it ends the prices that it no longer has.
     rates = pa.concat_tables(present)

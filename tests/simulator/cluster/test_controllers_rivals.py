@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from simulator.kube.deletion import DeleteOptions
+from simulator.kube.eviction import evict
 from simulator.kube.server_metadata import format_time
 from simulator.kube.status import StatusError
 
@@ -26,14 +28,14 @@ def test_a_budget_allows_one_eviction_and_then_refuses(small: Make, shapes: Any)
     world.run(600)
     assert world.get("PodDisruptionBudget", "b")["status"]["disruptionsAllowed"] == 1
     first, second, _ = world.names()
-    world.store.evict(first, "team-a")
+    evict(world.store, first, "team-a", DeleteOptions(), manager="")
     world.settle()
     with pytest.raises(StatusError) as refused:
-        world.store.evict(second, "team-a")
+        evict(world.store, second, "team-a", DeleteOptions(), manager="")
     assert refused.value.code == 429
     world.run(600)
     assert world.get("PodDisruptionBudget", "b")["status"]["disruptionsAllowed"] == 1
-    world.store.evict(second, "team-a")
+    evict(world.store, second, "team-a", DeleteOptions(), manager="")
 
 
 def test_an_eviction_that_never_happens_is_forgiven_after_two_minutes(

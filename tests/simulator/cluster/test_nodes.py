@@ -11,7 +11,7 @@ from collectors.kube.nodes import build_node_row
 from collectors.kube.shapes import Node
 from collectors.prices.card import read_built_in
 from fallow.errors import UsageError
-from simulator.cluster import nodes
+from simulator.cluster import nodes, pools
 from simulator.cluster.mig import build_layout
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -30,8 +30,8 @@ def test_the_same_seed_gives_the_same_uuids_and_another_seed_others() -> None:
     assert not first & second
 
 
-@pytest.mark.parametrize("pool", nodes.read_pools().values(), ids=lambda p: p.name)
-def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -> None:
+@pytest.mark.parametrize("pool", pools.read_pools().values(), ids=lambda p: p.name)
+def test_our_collector_reads_each_pool_as_the_table_says(pool: pools.PoolSpec) -> None:
     spec = nodes.SimulatedNode(f"{pool.name}-0", pool)
     body = nodes.build_node_object(spec, NOW.timestamp())
     node = msgspec.convert(body, Node)
@@ -53,7 +53,7 @@ def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -
 
 
 def test_a_node_that_the_site_owns_is_of_no_cloud() -> None:
-    pool = nodes.read_pools()["h100"]
+    pool = pools.read_pools()["h100"]
     owned = msgspec.structs.replace(pool, manager="own", provider="own")
     body = nodes.build_node_object(nodes.SimulatedNode("a", owned), NOW.timestamp())
     row = build_node_row(msgspec.convert(body, Node), cluster="c", now=NOW, dra=Dra())
@@ -61,8 +61,8 @@ def test_a_node_that_the_site_owns_is_of_no_cloud() -> None:
     assert not any("azure" in label for label in body["metadata"]["labels"])
 
 
-@pytest.mark.parametrize("pool", nodes.read_pools().values(), ids=lambda p: p.name)
-def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.PoolSpec) -> None:
+@pytest.mark.parametrize("pool", pools.read_pools().values(), ids=lambda p: p.name)
+def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: pools.PoolSpec) -> None:
     offers = {
         (c.provider, c.region, c.instance_type): (
             c.gpu_model,
@@ -81,11 +81,11 @@ def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.Po
 
 
 def test_the_shares_of_the_pools_make_a_whole() -> None:
-    assert sum(p.share for p in nodes.read_pools().values()) == pytest.approx(1)
+    assert sum(p.share for p in pools.read_pools().values()) == pytest.approx(1)
 
 
 def test_the_plugin_offers_what_the_devices_are() -> None:
-    spec = nodes.SimulatedNode("n", nodes.read_pools()["h100-mig"])
+    spec = nodes.SimulatedNode("n", pools.read_pools()["h100-mig"])
     found = Counter(d.profile for d in nodes.list_devices([spec], 7))
     assert found == {None: 4, "1g.10gb": 16, "2g.20gb": 1, "3g.40gb": 3}
     assert nodes.count_resources(spec.pool) == {
@@ -97,7 +97,7 @@ def test_the_plugin_offers_what_the_devices_are() -> None:
 
 
 def test_single_strategy_counts_instances_as_gpus() -> None:
-    spec = nodes.SimulatedNode("n", nodes.read_pools()["a100-mig"])
+    spec = nodes.SimulatedNode("n", pools.read_pools()["a100-mig"])
     body = nodes.build_node_object(spec, 0)
     assert body["status"]["capacity"]["nvidia.com/gpu"] == "56"
     assert body["metadata"]["labels"]["nvidia.com/gpu.count"] == "56"
