@@ -1,4 +1,4 @@
-"""Every key of a policy: its values and its meaning.
+"""Every key of a policy: its values and its meaning (`keys.csv`).
 
 The parser, the reference in `docs/policies.md` and the JSON schema for editors are built from this.
 """
@@ -18,6 +18,7 @@ from pydantic import (
     TypeAdapter,
     ValidationInfo,
     WrapValidator,
+    create_model,
     field_serializer,
     model_serializer,
 )
@@ -25,14 +26,16 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from actions.policy import values
-from actions.policy.model import Counts, Mode, RecurringWindow, Scope
+from actions.policy.model import RecurringWindow
 from actions.policy.section import Entries, Section, complete, describe_values, report
 from actions.policy.tree import Node, describe_node, is_null
 from actions.policy.values import Legal, suggest_word
 from fallow.action_models import Step
-from fallow.models import Evidence
+from fallow.resources import read_table
 
 STAGES: tuple[str, ...] = get_args(Step)
+NEEDED = "needed"
+"""The default of a key that may not be left out."""
 
 
 def define_key(meaning: str, default: str = "unset", **field: Any) -> Any:
@@ -40,96 +43,30 @@ def define_key(meaning: str, default: str = "unset", **field: Any) -> Any:
     return Field(None, description=meaning, json_schema_extra={"unset": default}, **field)
 
 
-class MatchKeys(Section):
-    """Which findings a policy is about."""
-
-    analyzer: values.Globs = define_key(
-        "analyzer of the finding: `fallow plugins list` names them", "any"
-    )
-    kind: values.Globs = define_key("kind of finding, such as `idle_notebook`", "any")
-    verb: values.Globs = define_key("recommended verb, such as `stop`", "any")
-    workload_kind: values.Globs = define_key(
-        "kind of the workload's top owner, such as `Notebook`", "any"
-    )
-    cluster: values.Globs = define_key("cluster as named in `fallow.yaml`", "any")
-    namespaces: values.Globs = define_key("namespaces that match", "any")
-    not_namespaces: values.Globs = define_key("namespaces that do not match", "none")
-    queue: values.Globs = define_key("queue of the workload; an unknown one matches nothing", "any")
-    owner: values.Globs = define_key("team, or who else is notified", "any")
-    gpu_model: values.Globs = define_key("every GPU model of the workload has to match", "any")
-    labels: values.Labels = define_key("labels of the workload; each one has to match", "any")
-    namespace_labels: values.Labels = define_key(
-        "labels of its namespace; each one has to match", "any"
-    )
-    over_quota: values.Flag = define_key(
-        "only work in a queue or namespace with more GPUs than its nominal quota; where that is "
-        "unknown it does not match",
-        "`false`",
-    )
-    evidence: Annotated[Evidence, values.WORD] = define_key("the minimum evidence", "`suspected`")
-    confidence: values.Ratio = define_key("the minimum confidence", "`0`")
-    gpus: values.Number = define_key("the minimum of GPUs that the workload has", "`0`")
-    min_duration: values.UpTo90Days = define_key(
-        "the shortest time for which it has been idle without a break, such as `8h`; a finding "
-        "that is not about idleness does not match",
-        "any",
-    )
-    gpu_hours: values.Number = define_key("the minimum of GPU-hours wasted so far", "`0`")
-    gpu_hours_per_day: values.Number = define_key(
-        "the minimum of GPU-hours a day that the act would free", "`0`"
-    )
-    usd_per_day: values.Dollars = define_key(
-        "the minimum of dollars a day; a finding without a price does not match", "`0`"
-    )
+def build_section(
+    name: str, meaning: str, base: type[Section] = Section, **inner: Any
+) -> type[Section]:
+    """Return a section with its keys of `keys.csv`; `inner`: types that are sections themselves."""
+    fields: dict[str, Any] = {}
+    for row in read_table("actions.policy", "keys.csv"):
+        if row["section"] == name:
+            kind = inner.get(row["type"]) or getattr(values, row["type"])
+            alias = {"alias": row["key"]} if row["field"] else {}
+            key = define_key(row["meaning"], row["default"], **alias)
+            if row["default"] == NEEDED:
+                key = Field(description=row["meaning"])
+            fields[row["field"] or row["key"]] = (kind, key)
+    return create_model(f"{name}_keys", __base__=base, __doc__=meaning, **fields)
 
 
-class AllowKeys(Section):
-    """Where a policy may act."""
-
-    namespaces: values.GlobsOrNone = define_key(
-        "where it may act: enforcing needs this list, which may be empty", "nowhere"
-    )
-    kinds: values.Globs = define_key(
-        "kinds of workloads it may act upon; kinds that serve (Deployment, InferenceService and "
-        "the like) have to be named here",
-        "all that match and do not serve",
-    )
-    production: values.Flag = define_key(
-        "may it act on production, by namespace, label or priority class", "`false`"
-    )
-    held_by: values.GlobsOrNone = define_key(
-        "what it stops although it is held: disruption budgets that allow fewer pods to go "
-        "(`ml/vllm`), labels of a standby (`role=standby`), containers that elect a leader "
-        "(`leader-elector`)",
-        "nothing",
-    )
-    cluster_objects: values.Flag = define_key(
-        "may it act on objects without a namespace: nodes, pools, groups of quotas", "`false`"
-    )
-
-
-class SnapshotKeys(Section):
-    """What is kept before the act."""
-
-    what: values.Parts = define_key("what is kept", "`[manifest]`")
-    required: values.Flag = define_key("without a verified one, nothing is stopped", "`true`")
-
-
-class ActKeys(Section):
-    """What is done in the end."""
-
-    do: values.Words = Field(
-        description="capabilities of executors (`suspend`) or verbs of recommendations"
-    )
-    parameters: values.PlainMapping = define_key(
-        "what the executor gets besides the recommendation's own figures", "`{}`", alias="with"
-    )
+SnapshotKeys: Any = build_section("snapshot", "What is kept before the act.")
+ActKeys: Any = build_section("act", "What is done in the end.")
 
 
 _WORDS: TypeAdapter[tuple[str, ...]] = TypeAdapter(values.Words)
 
 
-def _act(node: Node, handler: Callable[[Node], ActKeys]) -> ActKeys:
+def _act(node: Node, handler: Callable[[Node], Any]) -> Any:
     if isinstance(node, yaml.MappingNode):
         return handler(node)
     return ActKeys.model_construct(do=_WORDS.validate_python(node))
@@ -216,68 +153,9 @@ class RecurringKeys(Section):
         return fields | ({"window": window} if is_whole else {})
 
 
-_OPENS = "when it opens, as crontab(5) has it: 0 and 7 are Sunday"
-_LASTS = "how long it stays open; needed where there is a schedule"
-_CLOCK = "the time zone of the schedule"
-
-
-class BudgetKeys(RecurringKeys):
-    """The most that may be done."""
-
-    workloads: values.WholeAmount = define_key(
-        "most workloads; a percentage is rounded up", "any number"
-    )
-    gpus: values.Amount = define_key(
-        "most GPUs; a percentage above 0 is never less than one node, where nodes are acted upon, "
-        "or than the GPUs of the largest node",
-        "any number",
-    )
-    owners: values.WholeAmount = define_key(
-        "most different owners; a percentage is rounded up", "any number"
-    )
-    usd_per_hour: values.Amount = define_key(
-        "most dollars an hour; an act without a price does not fit; a percentage as of GPUs",
-        "any number",
-    )
-    per: values.UpTo31Days = define_key("in any stretch of this length", "`1d`")
-    each: Annotated[Literal["namespace", "owner", "cluster"], values.WORD] = define_key(
-        "counted apart for each of these; not with percentages", "together"
-    )
-    counts: Annotated[Counts, values.WORD] = define_key(
-        "actions of this policy, or of all policies", "`policy`"
-    )
-    scope: Annotated[Scope, values.WORD] = define_key(
-        "actions in this cluster, or in all clusters of the catalog", "`cluster`"
-    )
-    schedule: values.Schedule = define_key(_OPENS)
-    duration: values.UpTo31Days = define_key(_LASTS)
-    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
-
-
-class ActWindowKeys(Section):
-    """When a policy acts."""
-
-    schedule: values.Schedule = Field(
-        description="when it begins, as crontab(5) has it: 0 and 7 are Sunday"
-    )
-    duration: values.UpTo31Days = Field(description="how long it stays open")
-    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
-
-
-class BlackoutKeys(RecurringKeys):
-    """When nothing is done."""
-
-    name: values.Line = Field(description="text for people while it is in force")
-    start: values.Timestamp = define_key("first day, or the time it begins", alias="from")
-    end: values.LastTimestamp = define_key(
-        "last day (the whole of it), or the time it ends", "open", alias="to"
-    )
-    schedule: values.Schedule = define_key(_OPENS)
-    duration: values.UpTo31Days = define_key(_LASTS)
-    timezone: values.TimeZone = define_key(_CLOCK, "`UTC`")
-
-    @field_serializer("start", "end")
-    def _write_utc(self, local: datetime, info: FieldSerializationInfo) -> datetime:
+class _BlackoutBase(RecurringKeys):
+    @field_serializer("start", "end", check_fields=False)
+    def _write_utc(self: Any, local: datetime, info: FieldSerializationInfo) -> datetime:
         """Return a time in UTC.
 
         A local time that occurs twice is read as the one that lengthens the blackout.
@@ -288,85 +166,31 @@ class BlackoutKeys(RecurringKeys):
         return local.astimezone(UTC)
 
 
-class ApprovalKeys(Section):
-    """Whether people have to agree."""
-
-    when: values.Approval = Field(description="which actions need a person's `fallow approve`")
-    four_eyes: values.Flag = define_key("two different people have to approve", "`false`")
-
+class _ApprovalBase(Section):
     @model_serializer(mode="wrap")
-    def _write_number(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _write_number(self: Any, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
         return fields | dict(zip(("when", "first"), self.when, strict=True))
 
 
-class ReversalKeys(Section):
-    """How often owners may take back what was stopped."""
-
-    rate: values.Percentage = define_key(
-        "more of its stops reversed than this: the back-test fails, and in service it demotes "
-        "itself to notify",
-        "`5%`",
-    )
-    within: values.UpTo30Days = define_key(
-        "what its owner undoes within this time counts as a reversal", "`24h`"
-    )
-
-
-class PolicyKeys(Section):
-    """A policy."""
-
-    name: values.Name = Field(description="its name, unique among all policies")
-    description: values.Line = define_key("one line for people", "none")
-    mode: Annotated[Mode, values.WORD] = define_key(
-        "`notify` never goes further than a notice; `enforce` may take all stages", "`notify`"
-    )
-    match: MatchKeys = define_key(
-        "which findings it is about: every condition has to be true", "all"
-    )
-    allow: AllowKeys = define_key("where it may act", "nowhere")
-    stages: Annotated[
+BudgetKeys: Any = build_section("budget", "The most that may be done.", RecurringKeys)
+BlackoutKeys: Any = build_section("blackout", "When nothing is done.", _BlackoutBase)
+PolicyKeys: Any = build_section(
+    "policy",
+    "A policy.",
+    match=build_section("match", "Which findings a policy is about."),
+    allow=build_section("allow", "Where a policy may act."),
+    stages=Annotated[
         list[StageKeys],
         BeforeValidator(values.list_items, json_schema_input_type=_StageItems),
         _STAGES,
-    ] = Field(description="how far it goes, stage by stage")
-    budgets: Annotated[list[BudgetKeys], values.ITEMS] = define_key(
-        "the most that may be done; all budgets in force count", "none"
-    )
-    concurrent: values.Count = define_key("open actions at once, of all policies", "`2`")
-    blackouts: Annotated[list[BlackoutKeys], values.ITEMS] = define_key(
-        "when nothing is done", "none"
-    )
-    act_window: ActWindowKeys = define_key(
-        "it acts only while this window is open; its notices announce the time of the stop, and "
-        "owners may keep what they need",
-        "always open",
-    )
-    approvals: ApprovalKeys = define_key("whether people have to agree", "none needed")
-    on_pressure: values.Flag = define_key(
-        "only if a workload waits that the freed GPUs really admit", "`false`"
-    )
-    on_benefit: values.Flag = define_key(
-        "only if so, or if a node would be empty and could be removed: freed GPUs without demand "
-        "save nothing",
-        "`false`",
-    )
-    min_age: values.UpTo90DaysOrNone = define_key("younger workloads are left alone", "`1h`")
-    checkpoint_age: values.UpTo90Days = define_key(
-        "a stop may lose at most so much work since a checkpoint that was seen being written; a "
-        "`restart` needs it",
-        "not asked",
-    )
-    cool_down: values.UpTo90Days = define_key(
-        "pause between two actions on one object; doubles with each reversal by its owner", "`6h`"
-    )
-    reversals: ReversalKeys = define_key(
-        "how often owners may take back what was stopped", "5% within 24h"
-    )
-    max_resources: values.WholeAmount = define_key(
-        "more cases ready to be acted upon in one run than this abort the whole run",
-        "`20%` of the workloads",
-    )
+    ],
+    budgets=Annotated[list[BudgetKeys], values.ITEMS],
+    blackouts=Annotated[list[BlackoutKeys], values.ITEMS],
+    act_window=build_section("act_window", "When a policy acts."),
+    approvals=build_section("approvals", "Whether people have to agree.", _ApprovalBase),
+    reversals=build_section("reversals", "How often owners may take back what was stopped."),
+)
 
 
 def list_keys(
@@ -387,7 +211,7 @@ def list_keys(
 def describe_default(field: FieldInfo) -> str:
     """Return in words what holds where a key is left out."""
     extra: Any = field.json_schema_extra
-    return "needed" if field.is_required() else str(extra["unset"])
+    return NEEDED if field.is_required() else str(extra["unset"])
 
 
 def render_table() -> str:

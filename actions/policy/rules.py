@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from actions.policy.capabilities import Capabilities
-from actions.policy.keys import STAGES, PolicyKeys, RecurringKeys
+from actions.policy.keys import STAGES
 from actions.policy.model import Policy
 from actions.policy.tree import Location, Node, get_descendant
 from actions.policy.values import suggest_word
@@ -24,7 +25,8 @@ class PolicyText(msgspec.Struct, frozen=True):
     """The text of a policy in its file."""
 
     node: Node
-    keys: PolicyKeys
+    keys: Any
+    """Of the file, as `keys.PolicyKeys` reads them."""
     location: Location
 
     def report(self, key: str, text: str, item: int | None = None) -> None:
@@ -133,7 +135,7 @@ def _check_blackouts(policy: Policy, text: PolicyText) -> None:
             _check_window("blackouts", keys, text, number)
 
 
-def _check_window(key: str, keys: RecurringKeys, text: PolicyText, item: int) -> None:
+def _check_window(key: str, keys: Any, text: PolicyText, item: int) -> None:
     names = keys.model_fields_set
     if ("schedule" in names) != ("duration" in names):
         present = "schedule" if "schedule" in names else "duration"
@@ -152,7 +154,7 @@ def _check_analyzers(policy: Policy, text: PolicyText) -> None:
             text.report("match.analyzer", problem)
 
 
-def _check_enforcing(policy: Policy, keys: PolicyKeys) -> Iterator[tuple[str, str]]:
+def _check_enforcing(policy: Policy, keys: Any) -> Iterator[tuple[str, str]]:
     if policy.stage("act") is None:
         yield "mode", "enforce needs an act in the stages; legal: notify, or add act"
     is_listed = "allow" in keys.model_fields_set and "namespaces" in keys.allow.model_fields_set

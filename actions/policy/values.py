@@ -25,10 +25,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from actions.policy.model import PolicyAmount
+from actions.policy.model import Counts, Mode, PolicyAmount, Scope
 from actions.policy.tree import Node, describe_node, read_pairs, to_plain
 from fallow.crontab import parse_triggers
 from fallow.errors import UsageError
+from fallow.models import Evidence
 from fallow.window import format_duration, parse_duration
 
 Texts = tuple[str, ...]
@@ -291,6 +292,11 @@ Approval = Annotated[
     PlainValidator(_parse_approval, json_schema_input_type=_ApprovalText),
     Legal("none, first N (such as first 10), always"),
 ]
+LeastEvidence = Annotated[Evidence, WORD]
+PolicyMode = Annotated[Mode, WORD]
+BudgetEach = Annotated[Literal["namespace", "owner", "cluster"], WORD]
+BudgetCounts = Annotated[Counts, WORD]
+BudgetScope = Annotated[Scope, WORD]
 _Glob = Annotated[str, Field(pattern=r"^\S"), TEXT]
 _Part = Annotated[Literal["manifest", "volume", "home", "environment"], WORD]
 Globs = Annotated[tuple[_Glob, ...], Several(), Legal("a glob such as team-* or a list of them")]

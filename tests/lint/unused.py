@@ -21,8 +21,8 @@ from vulture import Vulture
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("allowed_unused.csv")
-COMMANDS = ROOT / "runtime" / "cli" / "commands.csv"
-"""The functions of commands: `runtime.cli.app` finds them by this table."""
+NAMED_IN = (("runtime/cli/commands.csv", "function"), ("actions/policy/keys.csv", "type"))
+"""The tables and their columns by which code finds functions and types."""
 PACKAGES = (
     "actions", "analyzers", "benchmarks", "capacity", "collectors", "dashboards", "fallow",
     "runtime", "simulator", "tools", "warehouse",
@@ -110,8 +110,9 @@ def read_exceptions() -> list[Allowed]:
 def main() -> int:
     """Check the packages, and print what is unused."""
     loaded = entry_points((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    with COMMANDS.open(encoding="utf-8", newline="") as file:
-        loaded |= {row["function"] for row in csv.DictReader(file)}
+    for table, column in NAMED_IN:
+        with (ROOT / table).open(encoding="utf-8", newline="") as file:
+            loaded |= {row[column] for row in csv.DictReader(file)}
     lines = list(check(list_unused(ROOT, PACKAGES, loaded), read_exceptions()))
     for line in lines:
         print(line)
