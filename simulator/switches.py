@@ -1,15 +1,13 @@
-"""Switch workloads of each kind off and on again, through their own controller.
+"""Tell whether workloads of each kind are switched off, and how their owners switch them on.
 
 The merge patches are those that people write (`kubectl patch`, the notebook page's button).
 """
 
 from typing import Any
 
-from fallow.errors import UsageError
 from fallow.kube.objects import get_annotations, get_path
 from simulator.arrivals import Category
 from simulator.cluster.objects import build_nested_patch
-from simulator.kube.server_metadata import format_time
 
 Object = dict[str, Any]
 
@@ -19,24 +17,6 @@ SUSPEND = {
     "PyTorchJob": ("spec", "runPolicy", "suspend"),
     "RayCluster": ("spec", "suspend"),
 }
-
-
-def build_off_patch(kind: str, now_s: float) -> Object:
-    """Return the merge patch that stops a workload of a kind, reversibly.
-
-    Raises:
-        UsageError: this module does not know how to stop that kind.
-    """
-    if kind in SUSPEND:
-        return build_nested_patch(True, *SUSPEND[kind])
-    if kind == "Notebook":
-        return {"metadata": {"annotations": {NOTEBOOK: format_time(now_s)}}}
-    if kind == "InferenceService":
-        return {"metadata": {"annotations": {SERVICE: "true"}}}
-    if kind == "Deployment":
-        return {"spec": {"replicas": 0}}
-    legal = ", ".join(("Notebook", "InferenceService", "Deployment", *SUSPEND))
-    raise UsageError(f"no controller here can stop a {kind!r}", hint=f"kinds: {legal}")
 
 
 def build_on_patch(category: Category) -> Object:

@@ -276,16 +276,6 @@ class World:
         """Return the allocations in [since, until)."""
         return [t for t in self.cluster.allocations if t.start_s < until_s and t.end_s > since_s]
 
-    def switch_off(self, key: Key) -> bool:
-        """Stop a workload as an enforcer would; False = it is deleted or already off."""
-        kind, space, called_so = key
-        obj = self.store.get(kind, called_so, space)
-        if obj is None or switches.is_off(obj):
-            return False
-        body = switches.build_off_patch(kind, self._clock)
-        self.store.patch(kind, called_so, space, body, manager="fallow")
-        return True
-
     def lose(self, node: str, why: str, until_s: float, *, index: int | None = None) -> None:
         """Let a node, or with `index` one of its GPUs, fail from now until a time.
 

@@ -199,10 +199,6 @@ class SimulatedCluster:
         """Let GitOps keep these fields of an object as in `body`, from now on."""
         self._rivals.track(kind, namespace, name, body, manager=manager, delay_s=delay_s)
 
-    def untrack(self, kind: str, namespace: str, name: str) -> None:
-        """Let GitOps ignore an object."""
-        self._rivals.untrack(kind, namespace, name)
-
     def hold_resizes(self) -> None:
         """Let kubelets leave the resources of running containers as they are, despite requests."""
         self._kubelet.resizes = False

@@ -134,19 +134,6 @@ class Texts:
         return template
 
 
-def render_text(
-    block: Block,
-    tick: int,
-    node: str,
-    quirks: Quirks,
-    *,
-    allocations: Sequence[DeviceAllocation] = (),
-    counters: str = RECOMMENDED,
-) -> bytes | None:
-    """Return the response of a node's exporter at a tick; None = no response (see `Texts`)."""
-    return Texts(quirks, counters).text(block, tick, node, allocations)
-
-
 class _Writer:
     """Writes one node's template."""
 

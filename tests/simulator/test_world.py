@@ -13,6 +13,7 @@ from simulator.cluster.nodes import build_fleet, build_nodes
 from simulator.models import STATES, TICK_S, Block, Holder
 from simulator.workload_scripts import SimulatedWorkload, WorkloadPod
 from simulator.world import Spec, World
+from tests.simulator.switching import switch_off
 
 START = 1_793_577_600.0  # Monday, 2026-11-02
 HOUR = 3600.0
@@ -96,8 +97,8 @@ def test_a_stopped_notebook_comes_back_at_its_next_use_and_an_abandoned_one_neve
     world = only({"day-notebook": 0.5, "forgotten": 0.4}, {"h100": 1})
     world.advance(START + 2 * HOUR)  # two in the morning
     book = next(k for k in world.cast.roles if k[0] == "Notebook")
-    assert world.switch_off(book)
-    assert not world.switch_off(book), "it is off already"
+    assert switch_off(world, book)
+    assert not switch_off(world, book), "it is off already"
     world.advance(START + 6 * HOUR)
     assert not [p for p in world.store.list("Pod") if p["metadata"]["name"].startswith(book[2])]
     (stop,) = [s for s in world.stops if s.key == book]
@@ -108,7 +109,7 @@ def test_a_stopped_notebook_comes_back_at_its_next_use_and_an_abandoned_one_neve
     assert [p for p in world.store.list("Pod") if p["metadata"]["name"] == f"{book[2]}-0"]
 
     server = next(k for k in world.cast.roles if k[0] == "Deployment")
-    world.switch_off(server)
+    switch_off(world, server)
     world.advance(START + 48 * HOUR)
     assert world.stops[-1].key == server
     assert world.stops[-1].back_s is None
@@ -130,7 +131,7 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
     holder = world.cluster.holder(uid)
     key = (holder.workload_kind, holder.namespace, holder.workload)
     before = world.cast.scripts[uid].unsaved_s(world.now_s)
-    world.switch_off(key)
+    switch_off(world, key)
     world.advance(START + 5 * HOUR)
     (stop,) = world.stops
     assert stop.active

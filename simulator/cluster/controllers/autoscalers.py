@@ -50,10 +50,6 @@ class Autoscalers:
         """Let GitOps keep these fields of an object as they are here."""
         self._tracked[kind, namespace, name] = Tracked(body, manager, delay_s)
 
-    def untrack(self, kind: str, namespace: str, name: str) -> None:
-        """Let GitOps leave an object alone."""
-        self._tracked.pop((kind, namespace, name), None)
-
     def notice(self, obj: Object) -> None:
         """Process a changed object, and check it again at the next period."""
         kind = get_kind(obj)

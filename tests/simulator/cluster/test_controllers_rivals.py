@@ -103,10 +103,6 @@ def test_gitops_reverts_the_fields_it_tracks_under_its_own_name(small: Make, sha
     assert scaled(world) == 2
     managers = [e["manager"] for e in world.get("Deployment", "d")["metadata"]["managedFields"]]
     assert "argocd-controller" in managers
-    world.cluster.untrack("Deployment", "team-a", "d")
-    world.patch("Deployment", "d", ZERO, subresource="scale")
-    world.run(600)
-    assert scaled(world) == 0
 
 
 def test_an_autoscaler_keeps_its_minimum_but_leaves_a_zero_alone(small: Make, shapes: Any) -> None:

@@ -1,7 +1,7 @@
 """The texts have dcgm-exporter's own shape, to the byte."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,13 +11,25 @@ from prometheus_client.parser import text_string_to_metric_families
 from collectors.series import resolve
 from fallow.errors import UsageError
 from fallow.gpu_models import find_gpu_model
-from simulator.exporters.dcgm import SHIPPED, Texts, render_text
+from simulator.exporters.dcgm import RECOMMENDED, SHIPPED, Texts
 from simulator.exporters.device_catalog import read_fields, read_models
 from simulator.exporters.quirks import Quirks
-from simulator.models import Holder
+from simulator.models import Block, DeviceAllocation, Holder
 from tests.simulator.exporters import fleet
 
 PLAIN = Quirks.of()
+
+
+def render_text(
+    block: Block,
+    tick: int,
+    node: str,
+    quirks: Quirks,
+    *,
+    allocations: Sequence[DeviceAllocation] = (),
+    counters: str = RECOMMENDED,
+) -> bytes | None:
+    return Texts(quirks, counters).text(block, tick, node, allocations)
 
 
 def said(node: str, quirks: Quirks = PLAIN, counters: str = SHIPPED) -> str:
