@@ -14,7 +14,7 @@ from fallow.errors import RefusedError
 from fallow.kube.dra_devices import DeviceKey, SliceDevice, read_gpu_drivers, read_key, read_slices
 from fallow.kube.gpu_resources import COUNTED, GpuResource, find_gpu_resource, select_gpus
 from fallow.kube.gpu_shares import WHOLE, find_share
-from fallow.kube.node_gpus import find_replicas
+from fallow.kube.node_gpus import find_part
 from fallow.kube.objects import (
     Object,
     get_annotations,
@@ -62,7 +62,7 @@ class _Allocations:
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
-        self._replicas: dict[str, int] = {}
+        self._parts: dict[str, Fraction] = {}
         self._claims: dict[str, list[Object]] = {}
         self._devices: dict[str, dict[DeviceKey, SliceDevice | None]] = {}
 
@@ -87,20 +87,20 @@ class _Allocations:
                 parts.append(value / 100)
         total = Fraction(0)
         for resource, count in counts.items():
-            replicas = self._shared_among(node) if resource.may_be_divided else 1
-            total += count * resource.share / replicas
+            part = self._find_part(node) if resource.may_be_divided else WHOLE
+            total += count * resource.share * part
         return total * min(max(parts, default=WHOLE), WHOLE)
 
-    def _shared_among(self, node: str) -> int:
-        """Return how many pods time-share one GPU of a node; 1 where the node may not be read."""
-        if node not in self._replicas:
+    def _find_part(self, node: str) -> Fraction:
+        """Return `find_part` of a node; 1 where it may not be read."""
+        if node not in self._parts:
             try:
                 read = self._cluster.get(f"/api/v1/nodes/{node}") or {}
             except RefusedError:
                 read = {}
             offered = select_gpus(read_amounts(get_path(read, "status", "capacity")))
-            self._replicas[node] = find_replicas(get_labels(read), offered) or 1
-        return self._replicas[node]
+            self._parts[node] = find_part(get_labels(read), offered)
+        return self._parts[node]
 
     def _claimed(self, pod: Object, *, counted: bool) -> Fraction:
         """Return what a pod holds by resource claims.

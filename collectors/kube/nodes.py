@@ -4,7 +4,14 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from collectors.inventory import DOUBTS, WHOLE, document, list_unknown_resources, mark_unreadable
+from collectors.inventory import (
+    DOUBTS,
+    PART,
+    WHOLE,
+    document,
+    list_unknown_resources,
+    mark_unreadable,
+)
 from collectors.kube.devices import Dra, read_hami_register
 from collectors.kube.shapes import Meta, Node
 from fallow.kube.gpu_resources import COUNTED, MOST_DEVICES, find_gpu_resource, select_gpus
@@ -74,6 +81,7 @@ def _build_columns(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict
         "gpu_model": gpus_of_node.model,
         "gpu_replicas": gpus_of_node.replicas,
         "sharing": gpus_of_node.sharing,
+        PART: gpus_of_node.part,
         "ready": None if ready is None else ready.status == "True",
         "unschedulable": bool(node.spec.unschedulable),
         "labels": document(meta.labels),

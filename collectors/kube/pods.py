@@ -66,7 +66,7 @@ _MIB = 2**20
 class PodContext(msgspec.Struct, frozen=True):
     """What a pod's row needs from other objects.
 
-    `replicas`: the shares per GPU of each time-slicing node. `registers`: the devices that HAMi
+    `parts`: `Gpus.part` of each node. `registers`: the devices that HAMi
     registered on each node, with their MiB. `refused` gets the claims that take nothing.
     `namespaces`: their labels. `protections`: what the table of protections names on
     namespaces. `resolve` returns a pod's topmost owner. `is_whole`: what an object lacks does not
@@ -79,7 +79,7 @@ class PodContext(msgspec.Struct, frozen=True):
     team_labels: Sequence[str] = ()
     namespaces: Mapping[str, Mapping[str, str]] = {}
     protections: Mapping[str, Mapping[str, str]] = {}
-    replicas: Mapping[str, int] = {}
+    parts: Mapping[str, Fraction] = {}
     registers: Mapping[str, Mapping[str, float]] = {}
     refused: list[Rejection] = msgspec.field(default_factory=list)
     queues: Queues = msgspec.field(default_factory=Queues)
@@ -306,7 +306,7 @@ def _build_gpu_columns(
     if not device_counts:
         return _drop_resource(pod, devices)
     main = max(device_counts, key=lambda r: device_counts[r])
-    replicas = context.replicas.get(pod.spec.node_name or "", 1)
+    part = context.parts.get(pod.spec.node_name or "", Fraction(1))
     vgpus = sum(device_counts.values(), Fraction(0))
     sharers = [
         (sum(counts.values(), Fraction(0)), amounts)
@@ -319,7 +319,7 @@ def _build_gpu_columns(
     )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
     amount = sum(
-        (n * r.share / (replicas if r.may_be_divided else 1) for r, n in device_counts.items()),
+        (n * r.share * (part if r.may_be_divided else 1) for r, n in device_counts.items()),
         Fraction(0),
     )
     return {

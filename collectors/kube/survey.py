@@ -5,12 +5,13 @@ The objects come from the API (`LiveObjects`) or from a dump of kubectl (`dump.p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from collectors.inventory import build_batches, build_each
+from collectors.inventory import PART, build_batches, build_each
 from collectors.kube.addresses import address_rows, list_node_addresses, list_pod_addresses
 from collectors.kube.budgets import build_budget_row
 from collectors.kube.collection import Collection
@@ -53,7 +54,6 @@ Row = dict[str, Any]
 NAMESPACES, EVENTS = "/api/v1/namespaces", "/api/v1/events"
 QUIET = timedelta(minutes=5)
 """A watch without data for this long is out of date: bookmarks arrive every minute."""
-SHARED = {"time-slicing", "mps"}
 
 
 class ObjectSource(Protocol):
@@ -143,7 +143,7 @@ class Survey:
         self._cluster, self._clock = cluster, clock
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._protections: dict[str, dict[str, str]] = {}
-        self._replicas: dict[str, int] = {}
+        self._parts: dict[str, Fraction] = {}
         self._registers: dict[str, dict[str, float]] = {}
         self._queues = Queues()
         self._dra = Dra()
@@ -246,10 +246,7 @@ class Survey:
         name, now = node.metadata.name, at or self._clock()
         row = build_node_row(node, cluster=self._cluster, now=now, dra=self._dra)
         self._keep_addresses(list_node_addresses(node))
-        if row["sharing"] in SHARED and row["gpu_replicas"]:
-            self._replicas[name] = row["gpu_replicas"]
-        else:
-            self._replicas.pop(name, None)
+        self._parts[name] = row.get(PART, Fraction(1))
         registered = read_hami_register(node.metadata.annotations)
         self._registers[name] = {device.id: device.devmem for device in registered}
         if row["gpu_count"]:
@@ -279,7 +276,7 @@ class Survey:
             team_labels=self._team_labels,
             namespaces=self._namespaces,
             protections=self._protections,
-            replicas=self._replicas,
+            parts=self._parts,
             registers=self._registers,
             refused=self._polls.rejections,
             queues=self._queues,

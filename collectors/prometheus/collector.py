@@ -6,11 +6,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
-from collectors.inventory import build_batches, build_scrape_row
+from collectors.inventory import PART, build_batches, build_scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.kube.pods import ENDED
 from collectors.prometheus import cursors, kube_state, newest, pod_identity
@@ -374,7 +375,7 @@ class PrometheusCollector:
                     now=end,
                     team_labels=self._teams,
                     holder_pods=self._holders(held_by, chunk),
-                    replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
+                    parts={n["node"]: n.get(PART, Fraction(1)) for n in nodes},
                 )
                 yield from build_batches("pod", rows, rejections)
                 if rejections:

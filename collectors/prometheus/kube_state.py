@@ -9,6 +9,7 @@ resource's name that is not a letter or digit as `_`. Tables restore the names t
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -61,6 +62,7 @@ _MORE_LABELS = (
     "nvidia.com/gpu.sharing-strategy",
     "cloud.google.com/gke-gpu-sharing-strategy",
     "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "cloud.google.com/gke-gpu-partition-size",
     "pod-template-hash",
 )
 
@@ -177,7 +179,7 @@ def build_pod_rows(
     now: datetime,
     team_labels: Sequence[str],
     holder_pods: frozenset[tuple[str, str]] = frozenset(),
-    replicas: Mapping[str, int] | None = None,
+    parts: Mapping[str, Fraction] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row of `pod` per pod that requests devices, is in `holder_pods`, or belongs to one.
 
@@ -193,7 +195,7 @@ def build_pod_rows(
             state.series.get("kube_namespace_labels", ()), "namespace", tuple(team_labels)
         ),
         protections=_select_protecting(state.series, "namespace", "namespace"),
-        replicas=replicas or {},
+        parts=parts or {},
         is_whole=False,
     )
     workloads: set[tuple[str, str, str]] = set()

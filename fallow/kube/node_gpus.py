@@ -13,7 +13,7 @@ import msgspec
 
 from fallow.gpu_models import find_gpu_model
 from fallow.kube.gpu_resources import MOST_DEVICES, SHARED_SUFFIX, GpuResource, select_gpus
-from fallow.kube.gpu_shares import MIG_SLICES, find_memory_share
+from fallow.kube.gpu_shares import MIG_SLICES, WHOLE, find_memory_share, find_share
 from fallow.kube.pod_requests import Amounts
 from fallow.resources import read_table
 
@@ -38,6 +38,8 @@ class Gpus(msgspec.Struct, frozen=True):
     """Physical GPUs that the kubelet can allocate; null where instances or shares hide the GPUs."""
     doubts: tuple[str, ...] = ()
     """What speaks against the count."""
+    part: Fraction = WHOLE
+    """Of `find_part`."""
 
 
 def count_gpus(
@@ -61,7 +63,8 @@ def count_gpus(
             usable = min(count, _count_whole(select_gpus(allocatable), replicas or 1))
     sources = [("the kubelet", offered), *((c.source, c.count) for c in counts)]
     doubts = [f"{name} says {n}, {count} are paid" for name, n in sources if n != count]
-    return Gpus(main.name, count, product, replicas_sharing, sharing, usable, tuple(doubts))
+    part = find_part(labels, device_counts)
+    return Gpus(main.name, count, product, replicas_sharing, sharing, usable, tuple(doubts), part)
 
 
 def read_labelled_gpus(labels: Mapping[str, str]) -> Gpus:
@@ -95,6 +98,15 @@ def find_replicas(labels: Mapping[str, str], device_counts: DeviceCounts) -> int
         # The label of the replicas is that of another configuration, or is not there.
         return math.ceil(sum(device_counts.values()) / limits[0])
     return replicas
+
+
+def find_part(labels: Mapping[str, str], device_counts: DeviceCounts) -> Fraction:
+    """Return what a pod gets of a GPU where it requests a whole one.
+
+    It is a share (time slicing, MPS), an instance (MIG's single strategy), or a share of one.
+    """
+    instance = find_share((_split_product(labels)[1] or "").lower())
+    return instance / (find_replicas(labels, device_counts) or 1)
 
 
 class _Count(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def test_gpu_requests_count_physical_gpus(limits: Any, resource: str | None, gpu
 
 
 def test_a_replica_is_its_share_of_a_gpu() -> None:
-    found = row(pod(limits={"nvidia.com/gpu": "1"}, node="n0"), replicas={"n0": 4})
+    found = row(pod(limits={"nvidia.com/gpu": "1"}, node="n0"), parts={"n0": Fraction(1, 4)})
     assert found["gpu_request"] == 0.25
 
 

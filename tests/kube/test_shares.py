@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actions.cluster.allocations import count_allocated_gpus
+from collectors.inventory import PART
 from collectors.kube.dump import import_kubectl
 from collectors.prometheus.kube_state import KubeState, build_node_rows, build_pod_rows
 from tests.kube.objects import Object, node, pod
@@ -64,6 +65,25 @@ EXTENDED = {
         {"nvidia.com/mig-1g.5gb.shared": 1},
         1,
         Fraction(1, 28),
+    ),
+    "instances, single strategy": (
+        {"nvidia.com/gpu": 14},
+        {"nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb", "nvidia.com/mig.strategy": "single"},
+        {"nvidia.com/gpu": 2},
+        2,
+        Fraction(2, 7),
+    ),
+    "instances of GKE, shared": (
+        {"nvidia.com/gpu": 14},
+        {
+            "cloud.google.com/gke-accelerator": "nvidia-tesla-a100",
+            "cloud.google.com/gke-gpu-partition-size": "1g.5gb",
+            "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+            "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
+        },
+        {"nvidia.com/gpu": 1},
+        1,
+        Fraction(1, 14),
     ),
     "partitions": ({"amd.com/dpx_nps1": 16}, {}, {"amd.com/dpx_nps1": 1}, 8, Fraction(1, 2)),
 }
@@ -158,8 +178,8 @@ def read_series(objects: Sequence[Object]) -> dict[str, Any]:
         {},
     )
     nodes = list(build_node_rows(state, cluster="c", now=NOW))
-    replicas = {n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]}
-    pods = build_pod_rows(state, cluster="c", now=NOW, team_labels=(), replicas=replicas)
+    parts = {n["node"]: n[PART] for n in nodes}
+    pods = build_pod_rows(state, cluster="c", now=NOW, team_labels=(), parts=parts)
     return {"node": nodes[0], "pod": next(iter(pods))}
 
 

@@ -83,9 +83,43 @@ def test_what_sharers_use_is_never_more_than_the_device(builders: Any, tables: A
     tables.put("device", [builders.device("d", 60)])
     tables.put("pod", [pod(builders, name, gpu_core_request_pct=25.0) for name in "pq"])
     tables.put(
-        "holding", [r for n in "pq" for r in holding(builders, n, range(60), gpu_util_pct=100.0)]
+        "holding",
+        [
+            *holding(builders, "p", range(60), gpu_util_pct=100.0),
+            *holding(builders, "q", range(60), gpu_util_pct=60.0),
+        ],
     )
-    assert [c[3] for c in claims(builders, tables, 60)] == [0.5, 0.5]
+    assert [c[3] for c in claims(builders, tables, 60)] == [1 / 1.6, 0.6 / 1.6]
+
+
+def test_copies_of_the_values_of_a_device_are_no_use_of_its_pods(
+    builders: Any, tables: Any
+) -> None:
+    """Exporters that read no processes print the device's values for each pod of it."""
+    tables.put("device", [builders.device("d", 60, memory_bytes=80 * 2**30)])
+    tables.put("pod", [pod(builders, name, gpu_request=0.25) for name in "pq"])
+    values = [{"gpu_util_pct": 90.0 + n % 5, "mem_used_bytes": (30 + n) << 30} for n in range(40)]
+    tables.put(
+        "holding",
+        [
+            row | values[n]
+            for pod_name in "pq"
+            for n, row in enumerate(holding(builders, pod_name, range(40)))
+        ],
+    )
+    rule = ("time-slicing", "estimated")
+    assert [(c[0], *c[3:]) for c in claims(builders, tables, 60)] == [
+        ("p", 0.25, *rule),
+        ("q", 0.25, *rule),
+    ]
+
+
+def test_a_share_of_an_instance_is_a_part_of_it(builders: Any, tables: Any) -> None:
+    instance = {"parent": "g", "weight": 1 / 7, "profile": "1g.5gb"}
+    tables.put("device", [builders.device("d", 120, **instance)])
+    tables.put("pod", [pod(builders, "p", gpu_request=1 / 14)])
+    tables.put("rollup_5m", builders.looks("d", 0, 120, "p"))
+    assert claims(builders, tables) == [("p", 0, 120, 0.5, "fraction", "exact")]
 
 
 def test_a_pod_that_shares_with_nobody_holds_its_device_once(builders: Any, tables: Any) -> None:

@@ -29,7 +29,8 @@ requested AS (
                     THEN greatest(
                         l.gpu_core_request_pct / 100, l.gpu_mem_request_bytes / d.memory_bytes
                     )
-                WHEN l.gpu_request < 1 AND d.parent IS null THEN l.gpu_request
+                WHEN l.gpu_request < coalesce(d.weight, 1) - 1e-6
+                    THEN l.gpu_request / coalesce(d.weight, 1)
             END
         ) AS requested_share
     FROM stretches AS s
