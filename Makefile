@@ -7,7 +7,7 @@ JOBS ?= 3
 MINUTES ?= 15
 SEED ?= 1
 
-.PHONY: demo test test-fast test-long test-kube test-ray soak mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
+.PHONY: demo test test-fast test-long test-field test-kube test-ray soak mutate lint bench bench-small setup wheel-check release sbom audit written lock clean
 
 setup: $(VENV)/.installed
 
@@ -31,6 +31,10 @@ test-long: setup       ## what is too heavy for make test; a release runs it
 	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) -m long --durations=20; \
 	  code=$$?; [ $$code = 5 ] && { echo "make test-long: no test is marked long"; exit 0; } || exit $$code
+
+test-field: setup      ## the long situations of tests/field (CI runs them)
+	@bash .ci/test-servers $(if $(REQUIRE),--require)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(JOBS) -m long tests/field --durations=20
 
 test-kube: setup       ## what a real API server answers (KUBEBUILDER_ASSETS: its binaries and its controllers'); fails without one
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(JOBS) --kube

@@ -31,7 +31,9 @@ _LAKE_OPTIONS = {
     "parquet_version": "2",
 }
 _ACCOUNTED_ANEW = 13
-"""The migration that marks the months of before."""
+"""The migration that marks the months of before, all of them."""
+_MARKS = "INSERT INTO restatement BY NAME"
+"""Before the query of a migration that marks months: it reads tables of before."""
 _INLINED = ("dirty", "watermark", "audit")
 """Tables of a few rows, kept in the catalog: a Parquet file for each change would cost more."""
 
@@ -152,12 +154,18 @@ def _list_months(
     cursor: duckdb.DuckDBPyConnection, have: Mapping[str, set[str]], version: int
 ) -> Iterator[UpgradeStep]:
     """Yield the months that are to be accounted anew once the migrations have run."""
-    sql = "SELECT DISTINCT month FROM lake.main.restatement WHERE cause = 'due' ORDER BY ALL"
-    if version < _ACCOUNTED_ANEW:
-        sql = "SELECT DISTINCT date_trunc('month', bucket) FROM lake.main.ledger ORDER BY ALL"
-    if "ledger" in have:
-        for (month,) in cursor.execute(sql).fetchall():
-            yield UpgradeStep("account", f"{month:%Y-%m}")
+    if "ledger" not in have:
+        return
+    sources = ["SELECT date_trunc('month', bucket) AS month FROM lake.main.ledger"]
+    if version >= _ACCOUNTED_ANEW:
+        later = [sql for number, sql in load_migrations().items() if number > version]
+        sources = [
+            "SELECT month FROM lake.main.restatement WHERE cause = 'due'",
+            *(sql.partition(_MARKS)[2].strip(" \n;") for sql in later if _MARKS in sql),
+        ]
+    sql = " UNION ".join(f"SELECT month FROM ({source})" for source in sources)
+    for (month,) in cursor.execute(f"{sql} ORDER BY month").fetchall():
+        yield UpgradeStep("account", f"{month:%Y-%m}")
 
 
 def migrate_schema(

@@ -24,16 +24,17 @@ from runtime.service.roles import WRITERS
 from tests.cli.conftest import Fallow, unpack_code
 from warehouse import schema
 from warehouse.lake import Warehouse
+from warehouse.restatements import list_due_months
 
 HOMES = {
     "f5f0816": 1, "5644dd9d": 2, "12b4c8eb": 3, "0b6080a9": 4, "915a94f0": 5, "7c9eaea0": 6,
     "5b40bc47": 7, "f18536ef": 8, "24782901": 9, "1aee42e0": 10, "e5a5f77b": 11,
     "1572d7c4": 12, "c0de398c": 13, "136fb2b2": 14, "352b3208": 15, "e24a45ae": 16,
     "288f589e": 17, "0402a208": 18, "98eb0f1f": 19, "44c79516": 20, "1d3cef4f": 21,
-    "fc4a938b": 22, "15f473ec": 23,
+    "fc4a938b": 22, "15f473ec": 23, "cdb11440": 24, "28679ef9": 25,
 }  # fmt: skip
 """The last commit before each change of shape, with its version: also the last one after the change
-before. Version 24 is that of today."""
+before. The next version is that of today."""
 MAKE = """
 import sys
 from pathlib import Path
@@ -211,3 +212,36 @@ def test_the_months_that_an_old_schema_has_to_account_anew_are_listed(
     rows = json.loads(shown.out)["upgrade"]
     assert [row["name"] for row in rows if row["change"] == "account"] == listed[-months:]
     assert ("1 ended months keep their figures" in shown.err) == (not options)
+
+
+def test_the_months_that_a_migration_will_mark_are_listed(
+    settings: Settings, fallow: Fallow
+) -> None:
+    """Of schema 24: a workload's pods were of several teams; of 26: they were charged by use."""
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute(
+            "INSERT INTO ledger_1d BY NAME SELECT 'c' AS \"cluster\", 'ml' AS namespace,"
+            " 'Job' AS workload_kind, workload, bucket"
+            " FROM (VALUES ('moved'), ('stayed')) w(workload),"
+            " (VALUES (TIMESTAMP '2026-01-31'), ('2026-02-01'), ('2026-04-01'), ('2026-05-31'))"
+            " d(bucket)"
+        )
+        cursor.execute(
+            "INSERT INTO allocation BY NAME SELECT 'c' AS \"cluster\", 'ml' AS namespace,"
+            " 'Job' AS workload_kind, * FROM (VALUES"
+            " ('moved', 'red', 'mig', TIMESTAMP '2026-02-01 06:00', TIMESTAMP '2026-02-01 08:00'),"
+            " ('moved', 'blue', 'mig', '2026-02-01 08:00', '2026-02-01 10:00'),"
+            " ('stayed', 'red', 'mig', '2026-04-01 06:00', '2026-04-01 08:00'),"
+            " ('stayed', 'red', 'usage', '2026-05-31 06:00', '2026-05-31 08:00'))"
+            ' a(workload, team, rule, start, "end")'
+        )
+        cursor.execute("DELETE FROM schema_version WHERE version > 23")
+    words = ("warehouse", "upgrade", "--check", "-o", "json", "--home", settings.home)
+    for options, months in ((("--restate",), ["2026-02", "2026-05"]), ((), [])):
+        shown = fallow(*words, *options)
+        rows = json.loads(shown.out)["upgrade"]
+        assert [row["name"] for row in rows if row["change"] == "account"] == months
+        assert ("2 ended months keep their figures" in shown.err) == (not options)
+    with Warehouse.open(settings, write=True) as warehouse:
+        marked = [f"{month.start:%Y-%m}" for month in list_due_months(warehouse)]
+    assert marked == ["2026-02", "2026-05"], "as listed"

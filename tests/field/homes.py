@@ -14,6 +14,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations.accounting import pipeline
+from runtime.operations.ingestion import imports
 from runtime.operations.ingestion.import_stores import OpenStore
 from tests.field.front import serve_front
 from tests.field.site import Answer, Fallow, ago, write_time
@@ -125,6 +126,9 @@ class Home:
                     self.imports[name].append((self.run(name, *command), refused))
                 if prometheus:
                     self._import_prometheus(name, prometheus)
+                if any(answer.code == 0 for answer, _ in self.imports[name]):
+                    # Each would compare the list of prices, which are those of all clusters.
+                    patch.setattr(imports, "read_configured_rates", lambda *_: [])
         with Warehouse.open(Settings(home=self._home), write=True) as warehouse:
             _, failures = pipeline.account(warehouse, Window(ago(1), ago(0)))
         assert not failures
