@@ -2,7 +2,7 @@
 -- requests. Whole hours, so that every window over the same samples gives the same result. Values
 -- that are equal for all pods in every scrape of an hour are copies of the device's, as exporters
 -- print them that read no processes: what each pod used is unknown.
-WITH held AS (
+WITH holding_hours AS (
     SELECT
         cluster,
         device,
@@ -25,7 +25,7 @@ scrapes AS (
         hour_at,
         min(gpu_util_pct) = max(gpu_util_pct) AS is_util_equal,
         min(mem_used_bytes) = max(mem_used_bytes) AS is_memory_equal
-    FROM held
+    FROM holding_hours
     GROUP BY cluster, device, hour_at, ts
     HAVING min((namespace, pod)) <> max((namespace, pod))
 ),
@@ -52,7 +52,7 @@ SELECT
         avg(CASE WHEN c.memory IS NOT true THEN h.mem_used_bytes END)
         / any_value(d.memory_bytes)
     ) AS used
-FROM held AS h
+FROM holding_hours AS h
 LEFT JOIN copied AS c
     ON h.cluster = c.cluster AND h.device = c.device AND h.hour_at = c.hour_at
 LEFT JOIN device AS d ON h.cluster = d.cluster AND h.device = d.device
