@@ -44,7 +44,7 @@ def build_latencies(
             {
                 **_build_names(allocation, begins, cluster),
                 "metric": _repeat_text(metric, len(begins)),
-                "source": _repeat_text(LATENCIES[metric][0], len(begins)),
+                "source": _repeat_text(LATENCIES[metric], len(begins)),
                 "interval_s": np.full(len(begins), HOUR_S),
                 "count": counts.sum(axis=0),
                 "total_s": after[1] - before[1],
