@@ -17,7 +17,7 @@ from runtime.experiments.simulation.harm import EarlyReturns, OwnerCare
 from runtime.experiments.simulation.idle_times import IdleTime
 from runtime.experiments.simulation.options import Options
 from runtime.experiments.simulation.oracle import Release, list_releases
-from runtime.experiments.simulation.promises import compare
+from runtime.experiments.simulation.promises import PromiseComparison, compare
 from runtime.experiments.simulation.tally import HOUR_S, Tally
 from runtime.experiments.simulation.turns import NO_CASE, ActorTurn, count_gates
 from runtime.operations.accounting import pipeline
@@ -35,20 +35,6 @@ class CategoryShare(msgspec.Struct, frozen=True):
     """Workloads that the oracle releases and enforcement never released."""
     gates: dict[str, int]
     """Of these: which gate blocked them, and for how many turns; see `turns.NO_CASE`."""
-
-
-class PromiseTotals(msgspec.Struct, frozen=True):
-    """Steps (notices and actions) that a backtest of the service promises, and that it took."""
-
-    promised: int
-    lived: int
-    both: int
-    refused: int
-    """Actions that a gate refused at the time of acting. No history has such refusals: the backtest
-    names the gate and does not count it as fulfilled."""
-    differences: list[str]
-    steps: dict[str, dict[str, int]]
-    """Steps that the service took, by policy and step."""
 
 
 class StopRecord(msgspec.Struct, frozen=True):
@@ -99,7 +85,7 @@ class EnforcementResult(msgspec.Struct, frozen=True):
     taken_back: int
     open: int
     admin: SimulatedAdmin
-    backtest: PromiseTotals
+    backtest: PromiseComparison
     stops: tuple[StopRecord, ...]
 
 
@@ -208,11 +194,11 @@ def _list_stops(
     )
 
 
-def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
+def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseComparison:
     """Return whether the service did what its backtest promises."""
     if not enforcer.turns:
-        return PromiseTotals(0, 0, 0, 0, [], {})
-    comparison = compare(
+        return PromiseComparison(0, 0, 0, 0, [], {})
+    return compare(
         enforcer.warehouse,
         enforcer.settings,
         enforcer.policies,
@@ -220,14 +206,6 @@ def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
         window.start,
         lag=timedelta(seconds=enforcer.sample_every_s),
         analyzers=enforcer.analyzers,
-    )
-    return PromiseTotals(
-        promised=comparison.promised,
-        lived=comparison.lived,
-        both=comparison.both,
-        refused=comparison.refused,
-        differences=[str(each) for each in comparison.differences],
-        steps=comparison.steps,
     )
 
 

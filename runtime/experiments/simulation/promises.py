@@ -61,14 +61,15 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class PromiseComparison(msgspec.Struct, frozen=True):
-    """The promised and the real steps of one world."""
+    """Steps (notices and actions) that a backtest of the service promises, and that it took."""
 
     promised: int
     lived: int
     both: int
     refused: int
-    """Actions that a gate refused at the time of acting; no history has that gate's result."""
-    differences: tuple[Difference, ...]
+    """Actions that a gate refused at the time of acting. No history has such refusals: the backtest
+    names the gate and does not count it as fulfilled."""
+    differences: list[str]
     steps: dict[str, dict[str, int]]
     """Steps that the service took, by policy and step."""
 
@@ -117,7 +118,7 @@ def compare(
         lived=len(lived),
         both=len(lived & promised),
         refused=ShutGates(turns).count,
-        differences=tuple(sorted(differences, key=lambda d: d.step)),
+        differences=[*map(str, sorted(differences, key=lambda d: d.step))],
         steps=_count_steps(lived),
     )
 
