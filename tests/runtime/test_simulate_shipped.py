@@ -81,7 +81,7 @@ def test_the_service_takes_every_step_that_its_back_test_promises_and_no_other(
     assert kept["promised"] == kept["lived"] == kept["both"] > 12
     # Of each policy that is about idle work something was done, but for `idle-notebooks`: it waits
     # a day, and others come first here. The others have no case.
-    assert set(kept["taken"]) == {
+    assert set(kept["steps"]) == {
         "idle-inference", "idle-ray-clusters", "night-stops", "over-quota-idle",
     }  # fmt: skip
-    assert sum(steps.get("act", 0) for steps in kept["taken"].values()) == did["actions"] > 0
+    assert sum(steps.get("act", 0) for steps in kept["steps"].values()) == did["actions"] > 0
