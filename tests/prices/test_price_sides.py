@@ -319,6 +319,11 @@ def test_a_commitment_of_nothing_is_refused(changes: dict[str, Any]) -> None:
         "name": "a", "provider": "aws", "instance_type": "t", "nodes": 1, "gpus_per_node": 1,
         "usd_per_node_hour": Decimal("0.01"), "start": NOW - timedelta(days=1), "end": NOW,
     }  # fmt: skip
-    assert Commitments([ReservedCapacity(**good)])
+    assert (
+        Commitments([ReservedCapacity(**good)])
+        .rates(Window.last(timedelta(days=2), now=NOW))
+        .rows.num_rows
+        == 1
+    )
     with pytest.raises((UsageError, ValidationError), match=r"commitment .a.|greater than 0"):
         Commitments([ReservedCapacity(**{**good, **changes})])
