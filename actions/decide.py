@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from actions.gates import ClosedGate, GateInput, find_closed_gates, get_notice_time
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
@@ -63,6 +65,20 @@ def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> D
         seen_until=facts.seen_until,
         parameters=_build_parameters(policy, facts),
     )
+
+
+def drop_details(decision: Decision, facts: Facts) -> Decision:
+    """Return a decision without details of its finding that no executor reads.
+
+    Those journalled before had them all.
+    """
+    details = facts.finding.details
+    parameters = {
+        name: value
+        for name, value in decision.parameters.items()
+        if name in READ_DETAILS or name not in details or details[name] != value
+    }
+    return msgspec.structs.replace(decision, parameters=parameters)
 
 
 def _find_next_step(

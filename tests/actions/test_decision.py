@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.decide import SNAPSHOT_AGE, decide
+from actions.decide import SNAPSHOT_AGE, decide, drop_details
 from actions.gates import CHECKS, list_gates
 from actions.policy.budgets import BudgetUsage, CountedAction
 from actions.policy.model import (
@@ -699,6 +699,14 @@ def test_a_detail_of_a_finding_is_no_parameter_of_a_stage() -> None:
     parameters = decided(facts(finding=finding(details=details))).parameters
     assert parameters["why"] == "it rests"
     assert parameters.keys().isdisjoint({"restore", "max_restarts", "template", "reasons"})
+
+
+def test_a_decision_of_before_that_has_all_details_is_the_same_decision() -> None:
+    case = facts(finding=finding(details={**finding().details, "why": "it rests", "samples": 9}))
+    now = decided(case)
+    of_before = msgspec.structs.replace(now, parameters={**case.finding.details, **now.parameters})
+    assert of_before != now
+    assert drop_details(of_before, case) == drop_details(now, case) == now
 
 
 def test_what_a_policy_lifts_is_part_of_its_fingerprint() -> None:

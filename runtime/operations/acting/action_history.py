@@ -14,7 +14,7 @@ import yaml
 
 from actions.backtest.as_of import AsOf
 from actions.cluster.literal_values import hide_literals
-from actions.decide import decide
+from actions.decide import decide, drop_details
 from actions.gate_answers import answer_gates
 from actions.journal import event_types
 from actions.journal.log import encode_canonical
@@ -100,8 +100,8 @@ def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
     if policy.fingerprint != state.policy.get("fingerprint"):
         return "the policy's stored text is not the one of its fingerprint"
     decision = state.action.decision
-    again = encode_canonical(decide(policy, state.facts, usage, decision.at))
-    before = encode_canonical(decision)
+    decided = decide(policy, state.facts, usage, decision.at)
+    again, before = (encode_canonical(drop_details(d, state.facts)) for d in (decided, decision))
     if again == before:
         return SAME
     return _describe_difference(json.loads(before), json.loads(again))
