@@ -194,15 +194,17 @@ def build_waterfall(
     cluster: str | None = None,
     *,
     before: Sequence[Finding] = (),
+    among: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over the ledger's hours that the window touches.
 
-    `before`: findings of other analyzers with what an earlier waterfall granted (`clip_finding`):
-    they keep it and are no stages.
+    `before`, `among`: findings of other analyzers with what an earlier waterfall granted
+    (`clip_finding`), which are no stages. Those before keep it; those among take it in their place
+    of the order, so that findings get what they would get beside them.
     """
     parameters = {"since": window.start, "until": window.end, "cluster": cluster}
     cells = views.query(load_sql("waterfall_cells"), parameters)
-    return apportion_savings(cells, findings, before=before)
+    return apportion_savings(cells, findings, before=before, among=among)
 
 
 def apportion_savings(
@@ -210,12 +212,12 @@ def apportion_savings(
     findings: Sequence[Finding],
     *,
     before: Sequence[Finding] = (),
+    among: Sequence[Finding] = (),
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
     ledger = LedgerCells(cells)
     for earlier in sorted(before, key=_get_sort_key):
-        for claim in (claim for advice in earlier.recommendations for claim in advice.claims):
-            ledger.take(claim)
+        ledger.take_granted(earlier)
     steps: list[SavingStage] = []
     grants: list[CellGrant] = []
     numbers: list[int] = []
@@ -225,10 +227,14 @@ def apportion_savings(
     wasted = pc.is_in(state, pa.array(WASTED, pa.string())).to_numpy()
     idle = pc.equal(state, "idle").to_numpy()
     analyzer = ""
-    for finding in sorted(findings, key=_get_sort_key):
+    others = {finding.analyzer for finding in among}
+    for finding in sorted([*findings, *among], key=_get_sort_key):
         if finding.analyzer != analyzer:
             analyzer = finding.analyzer
             ledger.begin_turn(takes_hours=_is_hour_taker(analyzer))
+        if finding.analyzer in others:
+            ledger.take_granted(finding)
+            continue
         limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from analyzers.arrays import Ints
 from analyzers.workload_rows import OWNER
-from fallow.models import WASTED, Claim
+from fallow.models import WASTED, Claim, Finding
 
 HOUR_US = 3_600_000_000
 CENT_E8 = 100_000_000
@@ -137,6 +137,14 @@ class LedgerCells:
         self.left_us[row] -= granted
         self.left_e8[row] -= cost
         return CellGrant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
+
+    def take_granted(self, finding: Finding) -> None:
+        """Take what an earlier waterfall granted to a finding: certain hours, not shares again."""
+        turn_us, self._turn_us = self._turn_us, None
+        for advice in finding.recommendations:
+            for claim in advice.claims:
+                self.take(claim)
+        self._turn_us = turn_us
 
     def begin_turn(self, *, takes_hours: bool) -> None:
         """Let the next analyzer take certain hours, or its shares of what is left now."""

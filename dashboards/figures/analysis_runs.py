@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dashboards.figures.query import Filters, run_query
+from dashboards.figures.query import BY_HOUR, Filters, run_query
 from fallow.plugins import find_installed
 from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 3
 """Reasons that a sentence names, at most."""
+NO_FILTERS = Filters()
+UNJUDGED_IDLE = (*BY_HOUR, "analysis_runs/unjudged_idle")
 LEAST_MISSED = 0.05
 """Share of the accounted hours: the newest wait for the next analysis, and are not worth a word."""
 
@@ -46,6 +48,8 @@ class AnalysisGap(msgspec.Struct, frozen=True):
     start: datetime | None
     """Of the first missed hour, naive UTC; `end` of the last."""
     end: datetime | None
+    idle_gpu_hours: float
+    """Idle, in hours that the idle analyzer did not judge; a finding from before may have them."""
 
     @property
     def is_material(self) -> bool:
@@ -82,10 +86,14 @@ def read_runs(views: Views) -> tuple[LastPluginRun, ...]:
     )
 
 
-def measure_gap(views: Views, window: Window, cluster: str | None = None) -> AnalysisGap:
+def measure_gap(views: Views, window: Window, filters: Filters = NO_FILTERS) -> AnalysisGap:
     """Return how much of a window the last runs of the analyzers did not judge."""
-    rows = run_query(views, ("analysis_runs/gap",), window, Filters(cluster=cluster)).to_pylist()
-    return AnalysisGap(**rows[0])
+    (row,) = run_query(views, ("analysis_runs/gap",), window, filters).to_pylist()
+    idle = 0.0
+    if row["missed_hours"]:
+        (hours,) = run_query(views, UNJUDGED_IDLE, window, filters).to_pylist()
+        idle = hours["gpu_hours"]
+    return AnalysisGap(**row, idle_gpu_hours=idle)
 
 
 def read_faults(views: Views) -> tuple[LastPluginRun, ...]:

@@ -2,7 +2,7 @@
 
     could be saved = part of the wasted + cash from hours in use
     beside it      : at most, from hours in use (a bound, in no sum)
-    idle hours     = hours in findings + idle, no finding
+    idle hours     = hours in findings + not analysed + idle, no finding
 
 Pages, reports and the command line show the same sentences, each with its own format of amounts.
 """
@@ -44,6 +44,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
     idle_gpu_hours: float
     idle_claimed_gpu_hours: float
     """Idle hours in findings, with or without advice; never more than all idle hours."""
+    idle_not_analysed_gpu_hours: float = 0.0
+    """Of the other idle hours: those that the idle analyzer did not judge, at most all of them."""
     divided: bool = True
     """Whether every finding has its saving of hours in use; older findings do not."""
     missed_hours: int = 0
@@ -54,8 +56,9 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
     @property
     def idle_without_finding_gpu_hours(self) -> float:
-        """Return the idle hours that are in no finding: too short for one, or not analysed."""
-        return self.idle_gpu_hours - self.idle_claimed_gpu_hours
+        """Return the judged idle hours that are in no finding: they are too short for one."""
+        claimed = self.idle_claimed_gpu_hours + self.idle_not_analysed_gpu_hours
+        return self.idle_gpu_hours - claimed
 
     @property
     def of_waste_usd(self) -> Decimal | None:
@@ -112,11 +115,18 @@ class Reconciliation(msgspec.Struct, frozen=True):
         """Return which idle hours findings claim, in parts that add up; "" = none, not analysed."""
         if not self.idle_gpu_hours or self.saves_gpu_hours is None:
             return ""
-        whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
-        gap = " or not analysed" if self.gap else ""
+        whole, claimed, unjudged = (
+            round(hours, 1)
+            for hours in (
+                self.idle_gpu_hours,
+                self.idle_claimed_gpu_hours,
+                self.idle_not_analysed_gpu_hours,
+            )
+        )
+        gap = f"{_format_hours(unjudged)} not analysed + " if unjudged else ""
         return (
-            f"Idle: {_format_hours(whole)} = {_format_hours(claimed)} in findings + "
-            f"{_format_hours(whole - claimed)} idle, no finding{gap}."
+            f"Idle: {_format_hours(whole)} = {_format_hours(claimed)} in findings + {gap}"
+            f"{_format_hours(whole - claimed - unjudged)} idle, no finding."
         )
 
 
@@ -138,8 +148,10 @@ def reconcile(
         return None
     in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
     bounds = [s for s in waterfall_total.savings if s.at_most_gpu_hours]
-    claimed = (
-        sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
+    claimed = min(
+        totals.idle_gpu_hours,
+        sum(s.idle_gpu_hours for s in waterfall_total.savings)
+        + waterfall_total.unadvised_gpu_hours,
     )
     return Reconciliation(
         wasted_gpu_hours=totals.wasted_gpu_hours,
@@ -153,7 +165,8 @@ def reconcile(
         at_most_usd=stages.at_most_usd,
         at_most_by=rank_by_dollars((s.analyzer, s.at_most_usd) for s in bounds),
         idle_gpu_hours=totals.idle_gpu_hours,
-        idle_claimed_gpu_hours=min(totals.idle_gpu_hours, claimed),
+        idle_claimed_gpu_hours=claimed,
+        idle_not_analysed_gpu_hours=min(totals.idle_gpu_hours - claimed, stages.gap.idle_gpu_hours),
         divided=all(s.divided for s in waterfall_total.savings),
         missed_hours=stages.gap.missed_hours,
         gap=stages.gap.summary,

@@ -148,7 +148,7 @@ def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     return Stages(
         **row,
         waiting=policy_actions.count_waiting(views, filters),
-        gap=analysis_runs.measure_gap(views, window, filters.cluster),
+        gap=analysis_runs.measure_gap(views, window, filters),
     )
 
 

@@ -64,7 +64,7 @@ def show_findings(request: PageRequest) -> None:
         )
         return
     totals = data.query(inbox.read_totals, *arguments)
-    gap = data.query(analysis_runs.measure_gap, request.window, request.filters.cluster)
+    gap = data.query(analysis_runs.measure_gap, request.window, request.filters)
     with figures:
         page.show_metrics(
             (

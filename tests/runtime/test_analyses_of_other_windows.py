@@ -27,8 +27,8 @@ SPANS = tuple(timedelta(hours=hours) for hours in (1, 30, 72))
 class IdleTeams:
     """Find the idle hours of each team in the window; a low threshold finds half of them."""
 
-    def __init__(self, part: float = 1.0) -> None:
-        self.part = part
+    def __init__(self, part: float = 1.0, name: str = "idle") -> None:
+        self.part, self.name = part, name
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         sql = (
@@ -43,8 +43,8 @@ class IdleTeams:
         subject = Subject(cluster, namespace, "Job", workload)
         claim = Claim(cluster, namespace, "Job", workload, None, "idle", hours * self.part)
         return Finding(
-            id=compute_finding_id("idle", "idle_job", subject, window.start),
-            analyzer="idle",
+            id=compute_finding_id(self.name, "idle_job", subject, window.start),
+            analyzer=self.name,
             kind="idle_job",
             subject=subject,
             window=window,
@@ -68,7 +68,11 @@ def site(tmp_path: Path) -> Settings:
 @pytest.fixture
 def analyzers(monkeypatch: pytest.MonkeyPatch) -> dict[str, IdleTeams]:
     chosen = {"idle": IdleTeams()}
-    monkeypatch.setattr(analyzer_runs, "load_analyzers", lambda *_: chosen)
+    monkeypatch.setattr(
+        analyzer_runs,
+        "load_analyzers",
+        lambda _, names=(): {name: chosen[name] for name in names or chosen},
+    )
     return chosen
 
 
@@ -79,11 +83,12 @@ def run_analysis(
     now: datetime = small.END,
     cluster: str | None = None,
     changes: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
 ) -> tuple[Analysis, str | None]:
     """Analyse as the command does; return the analysis, and what it says about storing it."""
     with Warehouse.open(site) as views:
         analysis = analyzer_runs.analyze(
-            views, site, (), window, now=now, cluster=cluster, changes=changes
+            views, site, names, window, now=now, cluster=cluster, changes=changes
         )
     return analysis, analyzer_runs.store_analysis(site, analysis, cluster)
 
@@ -147,6 +152,32 @@ def test_an_analysis_that_is_only_printed_is_explained_and_says_what_differs(
     _, note = run_analysis(site, changes=("--max-gap", "--threshold"))
     assert note is not None
     assert "--max-gap, --threshold differs from the settings" in note
+
+
+@pytest.mark.parametrize("name", ["idle", "pools"])
+def test_one_analyzer_alone_saves_what_it_saves_among_all(
+    site: Settings, analyzers: dict[str, IdleTeams], name: str
+) -> None:
+    analyzers |= {"idle": IdleTeams(0.75), "pools": IdleTeams(0.5, "pools")}
+    whole, _ = run_analysis(site)
+    expected = read_sums(site)
+    assert whole.waterfall.saved(analyzer="idle").gpu_hours == pytest.approx(27.0, abs=0.01)
+    assert whole.waterfall.saved(analyzer="pools").gpu_hours == pytest.approx(9.0, abs=0.01)
+    alone, note = run_analysis(site, names=(name,))
+    assert alone.waterfall.saved() == whole.waterfall.saved(analyzer=name)
+    assert note is not None
+    assert f"these are of 2 analyzers together, not of {name} alone" in note
+    assert read_sums(site) == expected
+
+
+def test_an_analyzer_without_a_result_is_stored_beside_the_others(
+    site: Settings, analyzers: dict[str, IdleTeams]
+) -> None:
+    run_analysis(site)
+    analyzers["pools"] = IdleTeams(1.0, "pools")
+    alone, note = run_analysis(site, names=("pools",))
+    assert note is None
+    assert alone.waterfall.saved().gpu_hours == 0, "the idle analyzer has all idle hours"
 
 
 def test_an_older_analysis_does_not_replace_a_newer_one(

@@ -1,6 +1,6 @@
 """Run `fallow analyze`: run analyzers, recommend, apportion savings, rank by dollars."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -165,20 +165,29 @@ def analyze(
     own = span
     if window is not None or cluster is not None:
         own = windows.find_covered_hours(warehouse, None, now, inventory=True, lag=lag, every=every)
-    divided = _leave_savings_of_others(warehouse, analysis, cluster)
+    divided = _insert_among_others(warehouse, analysis, cluster)
     return msgspec.structs.replace(
         _continue_cases(warehouse, divided, cluster),
         notes=notes,
-        difference=_find_difference(warehouse, span.judged, own.judged, changes),
+        difference=_find_difference(warehouse, span.judged, own.judged, names, changes),
     )
 
 
-def _find_difference(views: Views, window: Window, own: Window, changes: Sequence[str]) -> str:
-    """Return why an analysis is not one that the service would store; "" = it would."""
-    sql = "SELECT max(\"end\") AS until FROM plugin_run WHERE kind = 'analyzer'"
-    until: datetime | None = views.query(sql)["until"][0].as_py()
+def _find_difference(
+    views: Views, window: Window, own: Window, names: Collection[str], changes: Sequence[str]
+) -> str:
+    """Return why an analysis is not one that the service would store; "" = it would.
+
+    Of all analyzers each GPU-hour belongs to one. What some find anew cannot be divided like that,
+    so it is stored only where an analyzer has no result yet.
+    """
+    last = views.query(load_sql("last_runs")).to_pylist()
+    until = max((row["until"] for row in last if row["until"]), default=None)
+    judging = {row["analyzer"] for row in last if row["result"] == "done"}
     if changes:
         return f"{', '.join(changes)} differs from the settings"
+    if names and judging.issuperset(names) and judging != {*names}:
+        return f"these are of {len(judging)} analyzers together, not of {', '.join(names)} alone"
     if own.seconds < windows.DEFAULT_LENGTH.total_seconds():  # all there is: no data before it
         window = Window(max(window.start, own.start), window.end)
     if window != own:
@@ -454,25 +463,50 @@ def _choose_time(views: Views, analysis: Analysis) -> datetime:
     return end if last is None else last.replace(tzinfo=UTC) + timedelta(microseconds=1)
 
 
-def _leave_savings_of_others(
-    views: Views, analysis: Analysis, cluster: str | None = None
-) -> Analysis:
+def _leave_savings_of_others(views: Views, analysis: Analysis) -> Analysis:
     """Return an analysis with what it saves of the hours that no other analyzer's last run has."""
+    own, others = _read_competitors(views, analysis)
+    if not others:
+        return analysis
+    return _replace_savings(
+        analysis, own, build_waterfall(views, analysis.window, own, before=others)
+    )
+
+
+def _insert_among_others(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
+    """Return an analysis with what it would save beside the last runs of the other analyzers."""
+    own, others = _read_competitors(views, analysis)
+    if not others:
+        return analysis
+    waterfall = build_waterfall(views, analysis.window, own, cluster, among=others)
+    return _replace_savings(analysis, own, waterfall)
+
+
+def _replace_savings(
+    analysis: Analysis, findings_left: Sequence[Finding], waterfall: "SavingsWaterfall"
+) -> Analysis:
+    ranked = tuple(rank_findings(add_savings(findings_left, waterfall), waterfall))
+    return msgspec.structs.replace(analysis, ranked=ranked, waterfall=waterfall)
+
+
+def _read_competitors(views: Views, analysis: Analysis) -> tuple[list[Finding], list[Finding]]:
+    """Return an analysis' findings, and the other analyzers' of the last runs; [] = none claims.
+
+    A hang that another analyzer has found is not found again.
+    """
     own = analysis.findings
     ran = {run.plugin for run in analysis.runs if run.kind == "analyzer"}
     owners = {_get_owner(claim) for f in own for a in f.recommendations for claim in a.claims}
     if not owners:
-        return analysis
+        return own, []
     others = [
         clip_finding(stored, part)
         for stored, part in findings.read_parts(views, analysis.window, without=ran)
     ]
     claimed = {_get_owner(c) for f in others for a in f.recommendations for c in a.claims}
     if not owners & claimed:
-        return analysis
-    waterfall = build_waterfall(views, analysis.window, own, cluster, before=others)
-    ranked = tuple(rank_findings(add_savings(own, waterfall), waterfall))
-    return msgspec.structs.replace(analysis, ranked=ranked, waterfall=waterfall)
+        return own, []
+    return [f for f in remove_overlaps([*own, *others]) if f.analyzer in ran], others
 
 
 def _get_owner(claim: Claim) -> tuple[str, str | None, str | None, str | None]:
