@@ -66,6 +66,17 @@ class PastNode(Row, frozen=True):
     unseen: bool
 
 
+class NodeOutage(Row, frozen=True):
+    """When a node, or some of its GPUs, took no pods (`node_outages.sql`)."""
+
+    cluster: str
+    node: str
+    start_s: float
+    end_s: float
+    gpus: int | None
+    """Of a node that runs; None = the whole node."""
+
+
 class PastQuota(Row, frozen=True):
     """A quota of GPUs, or a queue that leads to one (`past_quotas.sql`)."""
 
@@ -102,6 +113,7 @@ class QueueHistory(msgspec.Struct, frozen=True):
     quotas: tuple[PastQuota, ...] = ()
     rates: tuple[GpuRate, ...] = ()
     evictions: int = 0
+    outages: tuple[NodeOutage, ...] = ()
 
 
 def read_history(views: Views, window: Window, cluster: str | None = None) -> QueueHistory:
@@ -119,6 +131,7 @@ def read_history(views: Views, window: Window, cluster: str | None = None) -> Qu
         read("past_quotas", PastQuota),
         read("gpu_rates", GpuRate),
         read("eviction_count", EvictionCount)[0].evictions,
+        read("node_outages", NodeOutage),
     )
 
 

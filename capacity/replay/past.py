@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from capacity.history.queue_history import PastNode, PastPod, PastQuota, QueueHistory
+from capacity.history.queue_history import NodeOutage, PastNode, PastPod, PastQuota, QueueHistory
 from capacity.placement.node_fleet import MIB, UNKNOWN_AMOUNT, WHOLE, FleetNode, FleetPod
 from capacity.replay.records import (
     PodRun,
@@ -86,7 +86,15 @@ def build_past(history: QueueHistory) -> PastSite:
     for pod in history.pods:
         if pod.node and pod.placed_s is not None:
             placed[pod.node].append(pod)
-    nodes = tuple(_build_node(n, requirements, listed_s, placed[n.node]) for n in whole)
+    outages: dict[str, list[NodeOutage]] = defaultdict(list)
+    for outage in history.outages:
+        outages[outage.node].append(outage)
+    nodes = tuple(
+        msgspec.structs.replace(
+            _build_node(n, requirements, listed_s, placed[n.node]), outages=tuple(outages[n.node])
+        )
+        for n in whole
+    )
     preempts = scheduler == "plain" or history.evictions > 0
     if scheduler != "plain" and not preempts:
         notes["no eviction was reported: the replay reclaims and preempts nothing"] += 1
@@ -312,6 +320,8 @@ class _UnitBuilder:
         priority = max((pod.priority or 0 for pod in pods), default=0)
         name = f"{first.namespace}/{first.pod}/{first.uid}"
         members = tuple(map(self._build_request, pods))
+        nodes = tuple(pod.node or "" for pod in attempts[0])
+        begins = all(pod.placed_s == self._start_s for pod in attempts[0])
         leaves = [pod.ended_s for pod in pods if pod.placed_s is None and pod.ended_s is not None]
         return ReplayUnit(
             name,
@@ -322,7 +332,8 @@ class _UnitBuilder:
             members,
             tuple(self._compute_run(pod, running=running and len(attempts) == 1) for pod in pods),
             min(leaves, default=math.inf),
-            tuple(pod.node or "" for pod in attempts[0]) if running else (),
+            nodes if running else (),
+            nodes if begins else (),
             any(pod.placed_s is None for pod in pods),
             _name_workload(first),
             _find_placed(pods),

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from capacity.history.queue_history import NodeOutage
 from capacity.placement.node_fleet import WHOLE, FleetNode, FleetPod
 
 SchedulerKind = Literal["plain", "kueue", "volcano"]
@@ -20,6 +21,8 @@ class ReplayNode(msgspec.Struct, frozen=True):
     capacity: FleetNode
     opens_s: float = -inf
     closes_s: float = inf
+    outages: tuple[NodeOutage, ...] = ()
+    """In between; what ran there ended as it was recorded."""
 
     @property
     def gpu_milli(self) -> int:
@@ -69,6 +72,8 @@ class ReplayUnit(msgspec.Struct, frozen=True, dict=True):
     """When it was withdrawn, if it still waits then."""
     nodes: tuple[str, ...] = ()
     """The nodes on which it ran when the window began; empty = it was not placed yet."""
+    first_nodes: tuple[str, ...] = ()
+    """Those on which it was placed as the window began: it is replayed, and goes there again."""
     estimated: bool = False
     """Whether its run time is that of others, because it never ran."""
     workload: tuple[str, str, str] = ("", "", "")

@@ -8,13 +8,14 @@ use on, for the rest of its run.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
-from capacity.placement.node_fleet import WHOLE, FleetPlace, NodeFleet
+from capacity.history.queue_history import NodeOutage
+from capacity.placement.node_fleet import WHOLE, FleetPlace, FleetPod, NodeFleet
 from capacity.quota.admission import AdmissionVerdict
 from capacity.replay.claiming_units import ClaimingUnits
 from capacity.replay.preemption import YieldingUnit, choose_victims
@@ -30,7 +31,7 @@ from capacity.replay.schedulers import Rank, build_scheduler
 from capacity.replay.waiting_units import WaitingUnits, build_key
 
 HOUR_S = 3600.0
-_END, _PAUSE, _NODE, _LEAVE, _ARRIVE = range(5)
+_END, _PAUSE, _NODE, _OUTAGE, _LEAVE, _ARRIVE = range(6)
 """Order of what happens at one time."""
 
 
@@ -104,6 +105,10 @@ class _Replay:
                 self._add_event(node.opens_s, _NODE, (name, True))
             if node.closes_s < self._site.end_s:
                 self._add_event(max(node.closes_s, self._site.start_s), _NODE, (name, False))
+            for outage in node.outages if node.capacity.open else ():
+                self._add_event(max(outage.start_s, self._site.start_s), _OUTAGE, (outage, True))
+                if outage.end_s < node.closes_s:
+                    self._add_event(outage.end_s, _OUTAGE, (outage, False))
 
     def _add_event(self, at_s: float, kind: int, subject: object) -> None:
         self._count += 1
@@ -119,12 +124,30 @@ class _Replay:
             (self._claiming if claims else self._waiting).add(subject)
         elif kind == _LEAVE:
             self._withdraw(subject)
+        elif kind == _OUTAGE:
+            self._apply_outage(*subject)
         else:
-            node, is_open = subject
-            self._fleet.set_open(node, is_open=is_open)
-            if is_open:
+            self._set_open(*subject)
+
+    def _set_open(self, node: str, is_open: bool) -> None:
+        self._fleet.set_open(node, is_open=is_open)
+        if is_open:
+            self._vain.clear()
+            self._try_all()
+
+    def _apply_outage(self, outage: NodeOutage, begins: bool) -> None:
+        """Take a node's GPUs that fail, as far as they are free, or give them back."""
+        if outage.gpus is None:
+            self._set_open(outage.node, not begins)
+            return
+        for number in range(outage.gpus):
+            gpu = FleetPod(f"outage {outage.node} {outage.start_s} {number}", gpus=1)
+            if not begins and gpu.uid in self._fleet.places:
+                self._fleet.release(gpu.uid)
                 self._vain.clear()
                 self._try_all()
+            elif begins and self._fleet.fits(gpu)[self._fleet.row_of[outage.node]]:
+                self._fleet.take(self._fleet.find_devices(gpu, outage.node))
 
     def _withdraw(self, unit: ReplayUnit) -> None:
         """Let a unit that still waits leave."""
@@ -144,18 +167,23 @@ class _Replay:
     def _resume(self, units: Iterable[ReplayUnit]) -> None:
         """Place what ran when the window began: where it ran, else where it fits."""
         for unit in units:
-            placements = []
-            for member, node in zip(unit.members, unit.nodes, strict=True):
-                row = self._fleet.row_of.get(node)
-                if row is not None and self._fleet.fits(member)[row]:
-                    placements.append(self._fleet.find_devices(member, node))
-                    self._fleet.take(placements[-1])
-            for placement in placements:
-                self._fleet.release(placement.pod.uid)
-            if len(placements) == len(unit.members):
+            placements = self._place_on(unit.nodes, unit)
+            if placements is not None:
                 if self._scheduler.needs_quota(unit):
                     self._scheduler.hold(unit, self._now)
                 self._start(unit, placements)
+
+    def _place_on(self, nodes: Sequence[str], unit: ReplayUnit) -> list[FleetPlace] | None:
+        """Return the placement of a unit on its recorded nodes; None = they do not take it."""
+        placements = []
+        for member, node in zip(unit.members, nodes, strict=True):
+            row = self._fleet.row_of.get(node)
+            if row is not None and self._fleet.fits(member)[row]:
+                placements.append(self._fleet.find_devices(member, node))
+                self._fleet.take(placements[-1])
+        for placement in placements:
+            self._fleet.release(placement.pod.uid)
+        return placements if len(placements) == len(unit.members) else None
 
     def _start_units(self) -> None:
         """Admit and place what can start now, in the scheduler's order."""
@@ -221,7 +249,9 @@ class _Replay:
         """Return where a unit is placed, after the evictions that this needs; None = nowhere."""
         if not (self._scheduler.needs_quota(unit) or self._scheduler.judge(unit).admits):
             return None
-        placements = self._fleet.place(unit.members)
+        began = self._now == self._site.start_s and unit.first_nodes
+        placements = self._place_on(unit.first_nodes, unit) if began else None
+        placements = placements or self._fleet.place(unit.members)
         if placements is not None:
             return placements
         victims = [] if form in self._vain else self._choose_victims(unit)

@@ -43,7 +43,10 @@ SAMPLE_EVERY_S = 300.0
 
 
 class PolledInventory(Inventory):
-    """The demo's inventory: the API is polled each hour, and quotas change with each poll."""
+    """The demo's inventory: the API is polled each hour, and quotas change with each poll.
+
+    Nodes are watched: a GPU that fails is missing in what its node can allocate from then on.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world, CLUSTER, [*build_namespace_quotas()])
@@ -51,6 +54,7 @@ class PolledInventory(Inventory):
 
     def batches(self, now_s: float) -> Iterator[Batch]:
         """Yield the objects as `Inventory.batches`; quotas and polls for each hour since then."""
+        since_s = self._polled_s
         first, last = (math.ceil(at_s / HOUR_S) for at_s in (self._polled_s, now_s))
         polls = [*(hour * HOUR_S for hour in range(first, last)), now_s]
         self._polled_s = now_s
@@ -59,8 +63,24 @@ class PolledInventory(Inventory):
                 build = self._build_quota if batch.table == "quota" else _build_scrape
                 rows = [build(row, at_s) for row in batch.rows.to_pylist() for at_s in polls]
                 yield Batch(batch.table, pa.Table.from_pylist(rows, batch.rows.schema))
-            else:
-                yield batch
+                continue
+            if batch.table == "node":
+                yield from self._list_failing(batch, since_s, now_s)
+            yield batch
+
+    def _list_failing(self, batch: Batch, since_s: float, now_s: float) -> Iterator[Batch]:
+        """Yield nodes as they were observed when a GPU of theirs failed, and when it was back."""
+        nodes = {row["node"]: row for row in batch.rows.to_pylist()}
+        for fault in self._world.spec.planted:
+            for at_s, failed in ((fault.at_s, 1), (fault.until_s, 0)):
+                if fault.index is None or not since_s <= at_s < now_s:
+                    continue
+                node = nodes[fault.node]
+                node |= {
+                    "last_seen": _convert_seconds(at_s),
+                    "gpu_allocatable": node["gpu_count"] - failed,
+                }
+                yield Batch("node", pa.Table.from_pylist([node], batch.rows.schema))
 
     def _build_quota(self, row: dict[str, Any], at_s: float) -> dict[str, Any]:
         """Return a quota as it was at a time; a namespace's with what its pods used then."""

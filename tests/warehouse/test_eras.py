@@ -125,6 +125,19 @@ def test_a_changed_row_begins_an_era_when_it_was_seen_and_the_same_row_none(
     ]
 
 
+def test_a_change_and_its_end_of_one_arrival_are_eras(settings: Settings) -> None:
+    changed = {"last_seen": at(3), "gpu_count": 4}
+    assert store(
+        settings,
+        [{"last_seen": at(1)}],
+        [changed, {"last_seen": at(5)}, {"last_seen": at(9)}],
+    ) == [
+        (at(0), at(3), "p5.48xlarge", "blue", 8),
+        (at(3), at(5), "p5.48xlarge", "blue", 4),
+        (at(5), None, "p5.48xlarge", "blue", 8),
+    ]
+
+
 def test_a_label_that_was_removed_begins_an_era_and_one_that_is_not_shown_does_not(
     settings: Settings,
 ) -> None:

@@ -1,12 +1,22 @@
--- Incoming rows of nodes (`incoming`) that none of the stored eras has: what was observed when.
+-- Incoming rows of nodes (`incoming`) that none of the stored eras has: what was observed when. Of
+-- a node that is observed several times all are: one ends what another one began.
 -- A uid of another source is no other node where that node was born before the era was observed.
+WITH counted AS (
+    SELECT
+        *,
+        min(last_seen) OVER (PARTITION BY cluster, node)
+        = max(last_seen) OVER (PARTITION BY cluster, node) AS is_single
+    FROM incoming
+)
+
 SELECT
-    i.* REPLACE (i.last_seen AS first_seen), -- noqa: AM04
+    i.* EXCLUDE (is_single) REPLACE (i.last_seen AS first_seen), -- noqa: AM04
     least(coalesce(i.first_seen, i.last_seen), i.last_seen) AS born_at
-FROM incoming AS i
+FROM counted AS i
 ANTI JOIN era AS e
     ON
-        i.cluster = e.cluster
+        i.is_single
+        AND i.cluster = e.cluster
         AND i.node = e.node
         AND i.last_seen >= e.first_seen
         AND (e.valid_to IS null OR i.last_seen <= e.last_seen)

@@ -138,3 +138,18 @@ def test_a_node_that_is_cordoned_now_was_open_until_its_last_pod_came(
     node = next(n for n in past.build().site.nodes if n.capacity.name == "cordoned")
     assert node.capacity.open == came
     assert node.closes_s == (open_until.timestamp() if open_until else math.inf)
+
+
+def test_a_node_takes_no_pods_while_it_is_away_nor_a_gpu_that_fails(past: Past) -> None:
+    for reason, at in (("SpotInterruption", 90), ("NodeNotReady", 85), ("NodeReady", 60)):
+        ts = NOW - timedelta(minutes=at)
+        event = {
+            "cluster": "c", "uid": reason, "ts": ts, "kind": "Node", "name": "n1", "reason": reason,
+        }  # fmt: skip
+        past.views.rows("event", [event])
+    times = {"valid_from": NOW - HOUR / 2, "valid_to": NOW - HOUR / 4}
+    past.views.rows(
+        "era", [{"cluster": "c", "node": "n1", **times, "gpu_count": 8, "gpu_allocatable": 7}]
+    )
+    (node,) = past.build().site.nodes
+    assert [(o.end_s - o.start_s, o.gpus) for o in node.outages] == [(1800, None), (900, 1)]

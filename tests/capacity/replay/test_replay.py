@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capacity.history.queue_history import NodeOutage
 from capacity.replay.measures import compute_jain, measure_replay
 from capacity.replay.records import (
     ReplayPause,
@@ -52,6 +53,23 @@ def test_a_higher_priority_evicts_and_the_work_is_done_again() -> None:
     assert (results["low"].preemptions, results["low"].lost_gpu_seconds) == (1, HOUR)
     calm = replay(build_site([low, high], nodes=(1,), preempts=False))
     assert list_starts(calm) == {"low": 0, "high": 4}
+
+
+@pytest.mark.parametrize(("gpus", "starts"), [(None, 6), (1, 4)])
+def test_what_is_away_takes_no_pod_until_it_is_back(gpus: int | None, starts: float) -> None:
+    """Of two GPUs x holds one until 4; what fails from 1 to 6 h takes the free ones."""
+    site = build_site([build_unit("x", 0, 4), build_unit("y", 2, 1)], nodes=(2,))
+    outage = NodeOutage("c", "n0", HOUR, 6 * HOUR, gpus)
+    nodes = tuple(msgspec.structs.replace(node, outages=(outage,)) for node in site.nodes)
+    result = replay(msgspec.structs.replace(site, nodes=nodes))
+    assert list_starts(result) == {"x": 0, "y": starts}
+
+
+def test_what_begins_with_the_window_goes_where_it_went() -> None:
+    x = msgspec.structs.replace(build_unit("x", 0, 4), first_nodes=("n0",))
+    y = msgspec.structs.replace(build_unit("y", 0, 4), first_nodes=("n1",))
+    wide = build_unit("z", 1, 1, gpus=2)  # beside both of them on one node it would start at 1
+    assert list_starts(replay(build_site([x, y, wide], nodes=(2, 2)))) == {"x": 0, "y": 0, "z": 4}
 
 
 def test_a_gang_starts_whole_and_smaller_work_passes_it() -> None:
