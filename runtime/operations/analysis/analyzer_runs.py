@@ -165,7 +165,7 @@ def analyze(
     own = span
     if window is not None or cluster is not None:
         own = windows.find_covered_hours(warehouse, None, now, inventory=True, lag=lag, every=every)
-    divided = _insert_among_others(warehouse, analysis, cluster)
+    divided = _apportion_among_others(warehouse, analysis, cluster)
     return msgspec.structs.replace(
         _continue_cases(warehouse, divided, cluster),
         notes=notes,
@@ -473,7 +473,7 @@ def _leave_savings_of_others(views: Views, analysis: Analysis) -> Analysis:
     )
 
 
-def _insert_among_others(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
+def _apportion_among_others(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
     """Return an analysis with what it would save beside the last runs of the other analyzers."""
     own, others = _read_competitors(views, analysis)
     if not others:
