@@ -116,7 +116,7 @@ def _recommend_less_cpu(subject: Subject, details: dict[str, Any], part: float) 
 
 def _recommend_packing(subject: Subject) -> Recommendation:
     return Recommendation(
-        verb="pack new pods",
+        verb="place new pods on fuller nodes",
         target=subject.workload,
         why="place new GPU pods where the least is left (NodeResourcesFit MostAllocated on the GPU "
         "resource, or a scheduler that follows the fragmentation gradient)",

@@ -38,7 +38,7 @@ from fallow.protocols import Views
 
 LOOKBACK = timedelta(hours=1)
 
-PlaceState = Literal["fits", "full", "refused", "unknown"]
+PlaceState = Literal["fits", "short", "refused", "unknown"]
 Answer = Literal["fits_here", "fits_elsewhere", "nowhere", "unknown"]
 ANSWERS: tuple[Answer, ...] = ("fits_here", "fits_elsewhere", "unknown", "nowhere")
 """The best answer first."""
@@ -48,8 +48,8 @@ class PlaceAnswer(msgspec.Struct, frozen=True):
     """Whether one place takes the workload. `pool` and `zone` None = the whole cluster.
 
     `free`: devices of the requested types that are known to be free on its ready nodes. `fits`:
-    all pods can be placed. `full`: they are legal there and do not fit. `refused`: a taint, a label
-    or a quota keeps them away. `room`: they would fit if the place did not refuse them.
+    all pods can be placed. `short`: they are legal there and too little is free. `refused`: a
+    taint, a label or a quota keeps them away. `room`: they would fit if the place did not.
     """
 
     cluster: str
@@ -266,7 +266,7 @@ class PendingPlaces:
         elif _check_each_alone(needs, free_nodes, legal):
             state, why = "unknown", "each pod fits alone; no placement of all of them was found"
         else:
-            state, why = "full", _explain_lack(left_at_best, needs, possible, maybe)
+            state, why = "short", _explain_lack(left_at_best, needs, possible, maybe)
         names = tuple(sorted(key[1] for key in used_nodes)) if state == "fits" else ()
         return PlaceAnswer(*place_key, state, why, _count_free(nodes, needs), room, names)
 
@@ -294,7 +294,7 @@ class PendingPlaces:
 
 def _sort_places(places: Iterable[PlaceAnswer]) -> list[PlaceAnswer]:
     """Return places in their order: those with room first, then by name."""
-    order = {"fits": 0, "unknown": 1, "refused": 2, "full": 3}
+    order = {"fits": 0, "unknown": 1, "refused": 2, "short": 3}
     return sorted(
         places,
         key=lambda p: (order[p.state], p.cluster, p.pool is not None, p.pool or "", p.zone or ""),

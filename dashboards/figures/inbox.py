@@ -114,7 +114,7 @@ def _sum_block(block: list[dict[str, Any]]) -> dict[str, Any]:
     # The platform's own begin with their kind: NodePool/h100.
     platform = {row["workload"].split("/")[0] for row in block if row["team"] == PLATFORM}
     what = f"{platform.pop()}s" if len(platform) == 1 else "workloads"
-    what = f"idle {what}" if block[0]["analyzer"] == IDLE else what
+    what = f"idle {what} to free" if block[0]["analyzer"] == IDLE else what
     evidence = {row["evidence"] for row in block}
     teams, savings = ({row.get(name) for row in block} for name in ("team", "saving"))
     verbs = dict.fromkeys(row["verb"] or row["kind"] for row in block)

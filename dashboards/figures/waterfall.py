@@ -35,11 +35,12 @@ class WaterfallStage(msgspec.Struct, frozen=True):
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """What one analyzer's findings would save, by kind of saving and evidence."""
+    """What one analyzer's findings would save, by kind of saving."""
 
     analyzer: str
     saving: str
     evidence: str
+    """confirmed, suspected or partly suspected."""
     findings: int
     gpu_hours: float
     usd: Decimal | None

@@ -59,9 +59,10 @@ def document(request: ReportRequest) -> ReportDocument:
                 "Held", format_hours(bill["gpu_hours"]), count(workloads.num_rows, "workload")
             ),
             HeadlineFigure(
-                "Used",
-                format_share(bill["used_gpu_hours"], bill["gpu_hours"]),
-                f"{format_hours(bill['used_gpu_hours'])}; {summary.format_effective(figures.paid)}",
+                "Used GPU-hours",
+                format_hours(bill["used_gpu_hours"]),
+                f"{format_share(bill['used_gpu_hours'], bill['gpu_hours'])} of those held; "
+                f"{summary.format_effective(figures.paid)}",
                 "good",
             ),
             HeadlineFigure(

@@ -5,6 +5,7 @@ import streamlit as st
 from dashboards import action_buttons, data, page, tabs
 from dashboards.figures import policy_actions
 from dashboards.page import PageRequest, escape
+from dashboards.text import count
 from dashboards.views import actions_history, actions_plan, actions_policies, actions_savings
 
 TITLE, ICON = "Actions", ":material/bolt:"
@@ -23,7 +24,16 @@ def show(request: PageRequest) -> None:
     """Draw the page."""
     action_buttons.show_result()
     page.show_card(show_frozen, request, height=0)
+    page.show_card(show_approvals, request, height=0)
     tabs.show_tabs(TABS, request, {"request": "Approvals", "action": "Done"})
+
+
+def show_approvals(request: PageRequest) -> None:
+    """Show how many requests wait for somebody's approval, on every tab."""
+    waiting = data.query(policy_actions.count_waiting, request.filters)
+    if waiting:
+        text = f"{count(waiting, 'action')} for approval: tab Approvals"
+        st.badge(text, icon=":material/pending_actions:", color="orange")
 
 
 def show_frozen(request: PageRequest) -> None:

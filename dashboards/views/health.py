@@ -47,13 +47,14 @@ def show_headline(request: PageRequest) -> None:
     time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
     kinds = [finding.kind for finding in findings]
     by_findings = len({(f.cluster, f.workload) for f in findings if f.kind in health.SICK})
+    counts = f"{by_findings:,} by findings, {len(sick) - by_findings:,} by incidents alone"
     page.show_metrics(
         ("Not available", format_hours(time["unavailable"]), format_money(_sum(of["unavailable"]))),
         ("Work lost", format_hours(time["lost"]), format_money(_sum(of["lost"]))),
         (
             "Sick nodes",
             f"{len(sick):,}",
-            f"{by_findings:,} by findings; {kinds.count('slow_gpu'):,} slow GPUs",
+            f"{counts}; {kinds.count('slow_gpu'):,} slow GPUs",
         ),
         (
             "Devices with an XID",
@@ -106,6 +107,9 @@ def show_findings(request: PageRequest) -> None:
         table_name="Sick GPUs, outages, lost work and slow GPUs",
         open_row=lambda row: links.open_page("findings", finding=findings_listed[row].id),
         on_phone=("usd", "name", "kind", "verb"),
+    )
+    page.note(
+        "Nodes first: they are to be drained or repaired whatever they cost; then by dollars."
     )
 
 

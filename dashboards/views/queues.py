@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from msgspec import to_builtins
@@ -12,6 +13,7 @@ from dashboards.figures import fleet, queues
 from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views import queues_what_if
 from dashboards.views.fleet import HOLDERS, get_time
+from fallow import money
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
@@ -54,6 +56,9 @@ def show_headline(request: PageRequest) -> None:
     rows = _list_waiting(request)
     hours = data.query(queues.list_demand, request.window, request.filters)
     idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
+    records = _read_records(request)
+    waiting = [records.get((row["cluster"], row["workload"])) for row in rows]
+    cost = money.sum_known(record.waiting_cost for record in waiting if record)
     missing = FILTERED if request.filters.named else NOT_ACCOUNTED
     page.show_metrics(
         (
@@ -62,9 +67,14 @@ def show_headline(request: PageRequest) -> None:
             f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
         ),
         (
+            "Cost of waiting",
+            format_money(cost if rows else Decimal()),
+            f"{format_hours(_sum_known(rows, 'gpu_hours'))} waited so far; in no bill",
+        ),
+        (
             "Longest wait now",
             f"{_find_longest(rows):,.1f} h",
-            f"{format_hours(_sum_known(rows, 'gpu_hours'))} waited so far",
+            "since it was created or queued",
         ),
         (
             "Allocated, idle meanwhile",

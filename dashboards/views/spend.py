@@ -21,8 +21,8 @@ def show(request: PageRequest) -> None:
 def show_dimensions(request: PageRequest) -> None:
     """Draw the tab of spend by any dimension of the ledger."""
     page.show_card(spend_forecast.show_figures, request)
-    page.show_card(show_over_time, request)
     page.show_card(show_by_name, request)
+    page.show_card(show_over_time, request)
 
 
 def show_over_time(request: PageRequest) -> None:

@@ -85,7 +85,7 @@ def test_a_job_fits_in_another_cluster_and_the_node_is_named(fleet: Fleet) -> No
     assert answer.describe() == "cluster d"
     first, own = answer.places
     assert (first.cluster, first.state, first.free, first.nodes) == (THERE, "fits", 8, ("m1",))
-    assert (own.cluster, own.state) == (HERE, "full")
+    assert (own.cluster, own.state) == (HERE, "short")
     assert own.why == "it needs 4 whole GPUs on one node, 0 are free"
 
 
@@ -166,13 +166,13 @@ def bind_one_there(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("change", "state", "why"),
     [
-        (hold_one_there, "full", "it needs 8 whole GPUs on one node, 7 are free"),
-        (bind_one_there, "full", "it needs 8 whole GPUs on one node, 7 are free"),
+        (hold_one_there, "short", "it needs 8 whole GPUs on one node, 7 are free"),
+        (bind_one_there, "short", "it needs 8 whole GPUs on one node, 7 are free"),
         (lambda f: f.node_there(taints=TAINT), "refused",
          "m1 does not take it: it does not tolerate the taint dedicated"),
         (lambda f: f.node_there(unschedulable=True), "refused",
          "m1 takes no pods: it is cordoned or not ready"),
-        (lambda f: f.node_there(cpu_milli=1000), "full",
+        (lambda f: f.node_there(cpu_milli=1000), "short",
          "CPU or memory of the nodes with enough free devices would not do"),
         (lambda f: (f.node_there(), f.quota_there(used=1.0)), "refused",
          "ResourceQuota team-b/gpus leaves 7 of nvidia.com/gpu, it needs 8"),
@@ -184,7 +184,7 @@ def bind_one_there(fleet: Fleet) -> None:
          "whether 8 more devices are free is not known: telemetry does not show them"),
         (lambda f: f.node_there(sharing="time-slicing"), "unknown",
          "whether 8 more devices are free is not known: telemetry does not show them"),
-        (lambda f: (f.node_there("m1", 4), f.node_there("m2", 4)), "full",
+        (lambda f: (f.node_there("m1", 4), f.node_there("m2", 4)), "short",
          "it needs 8 whole GPUs on one node, 4 are free"),
     ],
     ids=["held", "bound", "taint", "cordoned", "cpu", "quota used",
@@ -316,4 +316,4 @@ def test_pools_and_zones_are_told_apart(fleet: Fleet) -> None:
     fleet.waits("job", 8)
     assert fleet.answer().describe() == "cluster d (pool other)"
     places = [(p.pool, p.zone, p.state) for p in fleet.answer().places if p.cluster == THERE]
-    assert places == [(None, None, "fits"), ("other", "z2", "fits"), ("big", "z1", "full")]
+    assert places == [(None, None, "fits"), ("other", "z2", "fits"), ("big", "z1", "short")]

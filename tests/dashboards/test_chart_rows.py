@@ -116,7 +116,7 @@ def test_all_idle_workloads_of_a_cluster_are_one_step_and_other_steps_go_by_thei
     ]
     steps = inbox.choose_steps(rows, 5)
     assert [(s["workload"], s["verb"], s["team"], s["usd"], s["evidence"]) for s in steps] == [
-        ("2 idle workloads", "scale to zero, notify owner", None, 7, "partly suspected"),
+        ("2 idle workloads to free", "scale to zero, notify owner", None, 7, "partly suspected"),
         ("w5", "lend", "red", 5, "confirmed"),
         ("2 NodePools", "pack", "(platform)", 2, "confirmed"),
         ("w3", "scale to zero", "red", 2, "confirmed"),

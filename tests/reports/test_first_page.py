@@ -69,9 +69,9 @@ def test_first_page_has_a_verdict_and_all_idle_workloads_as_one_action(views: Wa
     assert re.search(verdict, text, re.MULTILINE)
     action = r"^[0-9]\. (.+): (\S+) (.+) in alpha \(saves \$([0-9.]+), "
     assert re.findall(action, text, re.MULTILINE) == [
-        ("several teams", "suspend", "3 idle workloads", "7.50")
+        ("several teams", "suspend", "3 idle workloads to free", "7.50")
     ]
-    assert "To do: suspend: 3 idle workloads ($7.50)." in text
+    assert "To do: suspend: 3 idle workloads to free ($7.50)." in text
 
 
 def test_names_break_only_between_words(views: Warehouse) -> None:
@@ -102,7 +102,7 @@ def test_actions_name_their_cluster_where_the_fleet_has_several(
         )
         for cluster in (None, "alpha")
     )
-    action = r"^1\. .+: suspend 3 (idle workloads)(.*) \(saves"
+    action = r"^1\. .+: suspend 3 (idle workloads to free)(.*) \(saves"
     assert [re.findall(action, report.summary, re.MULTILINE)[0][1] for report in (fleet, one)] == [
         " in alpha",
         "",

@@ -9,5 +9,4 @@ ORDER BY
     s.at_most_usd DESC NULLS LAST,
     s.gpu_hours DESC,
     s.analyzer ASC,
-    s.saving ASC,
-    s.evidence ASC
+    s.saving ASC

@@ -1,9 +1,9 @@
--- What could be saved, by analyzer, kind of saving and evidence; no GPU-hour twice, and nothing of
+-- What could be saved, by analyzer and kind of saving; no GPU-hour twice, and nothing of
 -- a finding whose action took effect. Beside it, the bound of hours in use.
 SELECT
     analyzer,
     saving,
-    evidence,
+    if(count(DISTINCT evidence) = 1, any_value(evidence), 'partly suspected') AS evidence,
     count(DISTINCT id) AS findings,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,

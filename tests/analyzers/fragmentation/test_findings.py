@@ -62,7 +62,7 @@ def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window:
     assert found.recommendations[0].verb == "defragment"
 
 
-@pytest.mark.parametrize(("held", "verbs"), [(4, ["pack new pods"]), (5, [])])
+@pytest.mark.parametrize(("held", "verbs"), [(4, ["place new pods on fuller nodes"]), (5, [])])
 def test_packing_is_advised_where_the_whole_pool_has_room_for_a_job(
     fleet: Fleet, window: Window, held: int, verbs: list[str]
 ) -> None:
