@@ -21,7 +21,7 @@ LEAST_CPU_S = 1.0
 SIZES = frozenset({"GiB", "GB", "B/sample"})
 
 
-class Gate(msgspec.Struct, frozen=True):
+class FigureGate(msgspec.Struct, frozen=True):
     """A stored figure, and by how much a run may be above it."""
 
     size: str
@@ -37,14 +37,14 @@ class Gate(msgspec.Struct, frozen=True):
         return self.stored * self.margin
 
 
-def read_gates() -> list[Gate]:
+def read_gates() -> list[FigureGate]:
     """Return the rows of the table."""
     with FILE.open(encoding="utf-8", newline="") as file:
-        return [msgspec.convert(row, Gate, strict=False) for row in csv.DictReader(file)]
+        return [msgspec.convert(row, FigureGate, strict=False) for row in csv.DictReader(file)]
 
 
 def find_crossed(
-    gates: Iterable[Gate], results: Sequence[Result], reference_cpu_s: float
+    gates: Iterable[FigureGate], results: Sequence[Result], reference_cpu_s: float
 ) -> list[str]:
     """Return a line for each gate that a run of its benchmark crossed or did not reach."""
     by_name = {result.name: result for result in results}
@@ -64,7 +64,7 @@ def find_crossed(
 
 def build_gates(
     size: str, benchmark: str, results: Iterable[Result], reference_cpu_s: float
-) -> list[Gate]:
+) -> list[FigureGate]:
     """Return the gates of what a run measured."""
     margin = FULL_MARGIN if size == "full" else SMALL_MARGIN
     gates = []
@@ -73,17 +73,17 @@ def build_gates(
         figure = _read_figure(result, kind, reference_cpu_s)
         if figure is None or (kind == "cpu" and (result.cpu_s or 0) < LEAST_CPU_S):
             continue
-        gates.append(Gate(size, benchmark, result.name, kind, float(f"{figure:.3g}"), margin))
+        gates.append(FigureGate(size, benchmark, result.name, kind, float(f"{figure:.3g}"), margin))
     return gates
 
 
-def write_gates(measured: Mapping[tuple[str, str], Sequence[Gate]]) -> None:
+def write_gates(measured: Mapping[tuple[str, str], Sequence[FigureGate]]) -> None:
     """Replace the gates of the benchmarks and sizes that were measured; keep the others."""
     others = [gate for gate in read_gates() if (gate.size, gate.benchmark) not in measured]
     gates = [*others, *(gate for part in measured.values() for gate in part)]
     with FILE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Gate.__struct_fields__)
+        writer.writerow(FigureGate.__struct_fields__)
         writer.writerows(
             (g.size, g.benchmark, g.figure, g.kind, f"{g.stored:g}", f"{g.margin:g}")
             for g in sorted(gates, key=lambda g: (g.size, g.benchmark, g.figure))

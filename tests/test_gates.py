@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.__main__ import ALL_NAMES
-from benchmarks.gates import Gate, build_gates, find_crossed, read_gates
+from benchmarks.gates import FigureGate, build_gates, find_crossed, read_gates
 from benchmarks.result import Result
 
 REFERENCE_CPU_S = 2.0
@@ -20,7 +20,7 @@ def build_result(cpu_s: float | None, value: float = 9.0, unit: str = "s") -> Re
 def test_a_figure_crosses_its_gate_above_the_margin_alone(
     kind: str, unit: str, at: tuple[float, float], above: tuple[float, float]
 ) -> None:
-    gate = Gate("full", "idle", "idle alone", kind, stored=5.0, margin=1.2)
+    gate = FigureGate("full", "idle", "idle alone", kind, stored=5.0, margin=1.2)
     assert find_crossed([gate], [build_result(*at, unit)], REFERENCE_CPU_S) == []
     (line,) = find_crossed([gate], [build_result(*above, unit)], REFERENCE_CPU_S)
     assert line.startswith(f"idle: idle alone: 6.01 {kind}, at most 6 ")
@@ -28,7 +28,7 @@ def test_a_figure_crosses_its_gate_above_the_margin_alone(
 
 @pytest.mark.parametrize("results", [[], [build_result(None)]])
 def test_a_gate_is_crossed_where_the_figure_was_not_measured(results: list[Result]) -> None:
-    gate = Gate("full", "idle", "idle alone", "cpu", stored=5.0, margin=1.2)
+    gate = FigureGate("full", "idle", "idle alone", "cpu", stored=5.0, margin=1.2)
     assert find_crossed([gate], results, REFERENCE_CPU_S) == ["idle: idle alone: was not measured"]
 
 
