@@ -95,6 +95,7 @@ class PlayedSite:
         listed_at = _to_time(self._end_s)
         for node in self._store.list("Node"):
             row = build_node_row(_convert(node, Node), cluster="c", now=listed_at, dra=Dra())
+            row.pop("part", None)  # of its instances: no column
             views.rows("node", [_drop_zones({**row, "first_seen": START, "last_seen": listed_at})])
         for kind in read_quota_kinds():
             if kind.kind not in {"ClusterQueue", "LocalQueue"} or not self._quotas:
