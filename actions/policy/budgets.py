@@ -12,8 +12,9 @@ the largest node has where workloads are.
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
+from itertools import accumulate
 from typing import Self
 
 import msgspec
@@ -164,8 +165,8 @@ def find_blocks(
             size = usage.get_size(budget.scope, subject.cluster)
             floor = BudgetFloor.of_case(facts, case, size)
             base = _BudgetBase(size, floor, _explain_elsewhere(budget, usage))
-            uses = _select_counted(budget, usage, now, case)
-            exhausted = [m for m in _list_meters(budget, uses, case, base) if not m.fits]
+            uses = _count_uses(budget, usage, now, case)
+            exhausted = [m for m in _list_meters(budget, uses, 0, case, base) if not m.fits]
             until = _get_free_time(budget, uses, case, base, now) if exhausted else None
             blocks += [
                 BudgetBlock(Reason("budget", _describe(budget, m)), until) for m in exhausted
@@ -270,10 +271,41 @@ def _explain_elsewhere(budget: ActionBudget, usage: BudgetUsage) -> str:
     return f"the actions in other clusters are unknown: {usage.elsewhere_unknown}"
 
 
+class _CountedUses:
+    """The actions that count against a budget, the oldest first, and sums of the newest of them.
+
+    A list's item k is of all but the k oldest; None = one of them is unknown.
+    """
+
+    def __init__(self, uses: Sequence[CountedAction]) -> None:
+        ordered = sorted(uses, key=lambda u: u.at)
+        self.times = [u.at for u in ordered]
+        self.gpus = _sum_newest([u.gpus for u in ordered])
+        self.usd_per_hour = _sum_newest([u.usd_per_hour for u in ordered])
+        self.newest_of = {u.owner: place for place, u in enumerate(ordered)}
+        """The place of each owner's newest use. An unknown owner counts as another one."""
+        firsts = [u.owner is None or self.newest_of[u.owner] == n for n, u in enumerate(ordered)]
+        self.owners = [*accumulate(map(int, reversed(firsts)), initial=0)][::-1]
+
+    def has_owner(self, owner: str | None, expired: int) -> bool:
+        """Return whether a known owner has one of all but the oldest uses."""
+        return owner is not None and self.newest_of.get(owner, -1) >= expired
+
+
+def _sum_newest(values: Sequence[Decimal | None]) -> list[Decimal | None]:
+    """Return the sums of all but the k oldest values, for each k; None from an unknown one on."""
+    sums: list[Decimal | None] = [Decimal(0)]
+    for value in reversed(values):
+        last = sums[-1]
+        sums.append(None if last is None or value is None else last + value)
+    return sums[::-1]
+
+
 def _list_meters(
-    budget: ActionBudget, uses: Sequence[CountedAction], case: CountedAction, base: _BudgetBase
+    budget: ActionBudget, uses: _CountedUses, expired: int, case: CountedAction, base: _BudgetBase
 ) -> Iterator[_Meter]:
-    for meter in _list_known_meters(budget, uses, case, base.size, base.floor):
+    """Yield the limits of a budget when so many of its oldest uses are too old."""
+    for meter in _list_known_meters(budget, uses, expired, case, base):
         if base.unknown:
             yield msgspec.structs.replace(meter, used=None, unknown=base.unknown)
         else:
@@ -281,30 +313,61 @@ def _list_meters(
 
 
 def _list_known_meters(
-    budget: ActionBudget,
-    uses: Sequence[CountedAction],
-    case: CountedAction,
-    size: FleetSize,
-    floor: BudgetFloor,
+    budget: ActionBudget, uses: _CountedUses, expired: int, case: CountedAction, base: _BudgetBase
 ) -> Iterator[_Meter]:
+    size, floor = base.size, base.floor
     if budget.workloads is not None:
         limit = _limit(budget.workloads, size.workloads, is_whole=True)
-        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(1))
+        yield _Meter("workloads", limit, Decimal(len(uses.times) - expired), Decimal(1))
     if budget.gpus is not None:
         limit = _limit(budget.gpus, size.gpus, floor=floor.gpus)
-        used = _sum([u.gpus for u in uses])
-        yield _Meter("gpus", limit, used, case.gpus, floor.why if budget.gpus.share else "")
+        why = floor.why if budget.gpus.share else ""
+        yield _Meter("gpus", limit, uses.gpus[expired], case.gpus, why)
     if budget.owners is not None:
         limit = _limit(budget.owners, size.owners, is_whole=True)
-        before = _count_owners(uses)
-        yield _Meter(
-            "owners", limit, Decimal(before), Decimal(_count_owners([*uses, case]) - before)
-        )
+        requested = Decimal(not uses.has_owner(case.owner, expired))
+        yield _Meter("owners", limit, Decimal(uses.owners[expired]), requested)
     if budget.usd_per_hour is not None:
         limit = _limit(budget.usd_per_hour, size.usd_per_hour, floor=floor.usd_per_hour)
-        used = _sum([u.usd_per_hour for u in uses])
         why = floor.why if budget.usd_per_hour.share else ""
-        yield _Meter("usd_per_hour", limit, used, case.usd_per_hour, why)
+        yield _Meter("usd_per_hour", limit, uses.usd_per_hour[expired], case.usd_per_hour, why)
+
+
+class _CountMemo:
+    """What was counted of the same uses at the same time: a plan has as many cases as refusals."""
+
+    def __init__(self, usage: BudgetUsage, now: datetime) -> None:
+        self._of = (usage.uses, usage.elsewhere, usage.clusters, now)
+        self.counted: dict[tuple[ActionBudget, str, str, str | None], _CountedUses] = {}
+
+    def is_of(self, usage: BudgetUsage, now: datetime) -> bool:
+        """Return whether the uses are the very same ones."""
+        uses, elsewhere, clusters, at = self._of
+        return (
+            uses is usage.uses
+            and elsewhere is usage.elsewhere
+            and clusters is usage.clusters
+            and at == now
+        )
+
+
+_memo = _CountMemo(BudgetUsage(), datetime.min.replace(tzinfo=UTC))
+
+
+def _count_uses(
+    budget: ActionBudget, usage: BudgetUsage, now: datetime, case: CountedAction
+) -> _CountedUses:
+    """Return what counts against a budget (`_select_counted`), counted once for the same uses."""
+    global _memo  # noqa: PLW0603  (threads replace it whole, and each goes on with its own)
+    memo = _memo
+    if not memo.is_of(usage, now):
+        memo = _memo = _CountMemo(usage, now)
+    policy = "" if budget.counts == "all" else case.policy
+    cluster = "" if budget.scope == "fleet" else case.workload[0]
+    key = (budget, policy, cluster, _group(budget, case))
+    if key not in memo.counted:
+        memo.counted[key] = _CountedUses(_select_counted(budget, usage, now, case))
+    return memo.counted[key]
 
 
 def _select_counted(
@@ -360,24 +423,13 @@ def _limit(
     return part if floor is None else max(part, floor)
 
 
-def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
-    amounts = [value for value in values if value is not None]
-    return sum(amounts, Decimal(0)) if len(amounts) == len(values) else None
-
-
 def _compute_hourly(usd_per_day: Decimal | None) -> Decimal | None:
     return None if usd_per_day is None else to_exact(usd_per_day / HOURS_PER_DAY)
 
 
-def _count_owners(uses: Sequence[CountedAction]) -> int:
-    """Count owners; each unknown owner counts as another one."""
-    unknown = sum(u.owner is None for u in uses)
-    return unknown + len({u.owner for u in uses if u.owner is not None})
-
-
 def _get_free_time(
     budget: ActionBudget,
-    uses: Sequence[CountedAction],
+    uses: _CountedUses,
     case: CountedAction,
     base: _BudgetBase,
     now: datetime,
@@ -387,16 +439,15 @@ def _get_free_time(
     Then enough uses are too old, or the window has closed.
     """
     closes_at = get_closing(budget.window, now) if budget.window is not None else None
-    ordered = sorted(uses, key=lambda u: u.at)
 
     def fits(expired: int) -> bool:
-        return all(m.fits for m in _list_meters(budget, ordered[expired:], case, base))
+        return all(m.fits for m in _list_meters(budget, uses, expired, case, base))
 
     # Fewer uses never leave less room, so a binary search finds how many must age out first.
-    expired = bisect_left(range(len(ordered) + 1), True, key=fits)
-    if expired > len(ordered):
+    expired = bisect_left(range(len(uses.times) + 1), True, key=fits)
+    if expired > len(uses.times):
         return closes_at
-    free_at = ordered[expired - 1].at + budget.per if expired else now
+    free_at = uses.times[expired - 1] + budget.per if expired else now
     return free_at if closes_at is None else min(free_at, closes_at)
 
 
