@@ -16,6 +16,7 @@ import pyarrow as pa
 from analyzers.idle import samples as source
 from analyzers.idle.holders import WorkloadBucket
 from analyzers.idle.judge import SCHEMA, IdleJudgements, judge_window
+from analyzers.idle.return_probability import HourReader
 from analyzers.idle.rows import decode_stretch, list_stretches, read_unknown_hours
 from fallow.case_identity import TOLERANCE
 from fallow.errors import UsageError
@@ -57,12 +58,15 @@ class IdleAnalyzer:
         if window.seconds <= LITTLE_LONGER * brief.total_seconds():
             return [f for f in self.find(views, window) if f.window.end > since]
         recent, longer_from = Window(since, window.end), since + TOLERANCE
-        findings = self._ranked(self._judged(views, recent, longer_from))
+        hours = HourReader(views, window.end)
+        findings = self._ranked(self._judged(views, recent, longer_from, hours))
         filled = {_format_name(f.subject) for f in findings if f.window.start <= longer_from}
         if not filled:
             return findings
         bucket = WorkloadBucket(workloads=tuple(sorted(filled)))
-        judged = judge_window(views, window, [window.end], self.settings, over=True, bucket=bucket)
+        judged = judge_window(
+            views, window, [window.end], self.settings, over=True, bucket=bucket, hours=hours
+        )
         whole = [f for f in self._ranked(judged) if f.window.end > since]
         rest = [f for f in findings if _format_name(f.subject) not in filled]
         return sorted([*whole, *rest], key=lambda f: (-f.gpu_hours, f.id))
@@ -102,11 +106,21 @@ class IdleAnalyzer:
         return IdlePast(judge_window(views, window, times, self.settings), self.settings)
 
     def _judged(
-        self, views: Views, window: Window, longer_from: datetime | None = None
+        self,
+        views: Views,
+        window: Window,
+        longer_from: datetime | None = None,
+        hours: HourReader | None = None,
     ) -> IdleJudgements:
         self._check(views, window)
         return judge_window(
-            views, window, [window.end], self.settings, over=True, longer_from=longer_from
+            views,
+            window,
+            [window.end],
+            self.settings,
+            over=True,
+            longer_from=longer_from,
+            hours=hours,
         )
 
     def _check(self, views: Views, window: Window) -> None:

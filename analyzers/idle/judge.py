@@ -36,6 +36,7 @@ from analyzers.idle.findings import IdleCase, build_case, build_finding
 from analyzers.idle.holders import SPREAD, WorkloadBucket, join_overlapping, read_holders
 from analyzers.idle.pods import HOLDS
 from analyzers.idle.prices import CostMeter
+from analyzers.idle.return_probability import HourReader
 from analyzers.idle.rows import JudgedStretch, NumberedDevice, list_devices, read_idle_power
 from analyzers.idle.signals import sum_by_device, sum_by_stretch
 from fallow.errors import UsageError
@@ -109,6 +110,7 @@ def judge_window(
     bucket: WorkloadBucket | None = None,
     bands: Bands | None = None,
     longer_from: datetime | None = None,
+    hours: HourReader | None = None,
 ) -> IdleJudgements:
     """Return what was known at each time of the idle stretches that lasted until then.
 
@@ -121,6 +123,7 @@ def judge_window(
     `bands`: the fleet's idle power at each time, learned from the bucket where not given.
     `longer_from`: workloads with a finding that began by then will be judged over a longer window.
     Here their earlier stretches are not read, which change no evidence but what may be acted upon.
+    `hours`: those until this window's end, where others read them too.
 
     Raises:
         UsageError: the times are not equally far apart.
@@ -143,7 +146,9 @@ def judge_window(
     if rows.is_empty():
         return nothing
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    rows = return_probability.add_return_probability(views, window, rows, settings)
+    hours = hours or HourReader(views, window.end)
+    begin = window.start - settings.history
+    rows = return_probability.add_return_probability(hours, begin, rows, settings)
     return msgspec.structs.replace(
         nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
     )

@@ -13,7 +13,7 @@ the estimate from these alone is used if it is higher.
 """
 
 import itertools
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -44,14 +44,50 @@ THURSDAY = 3
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
+class HourReader:
+    """The hours of all workloads until a time: each is read once, for all judgements of then."""
+
+    def __init__(self, views: Views, until: datetime) -> None:
+        self._views, self._until = views, until
+        self._first = until
+        self._parts: list[pl.DataFrame] = []
+
+    def read(self, since: datetime, settings: IdleSettings) -> pl.DataFrame:
+        """Return the names of `WORKLOAD` and `hours` from a time on, no later than before.
+
+        A workload may have several rows; an item of `hours` is as in `workload_hours.sql`.
+        """
+        if since < self._first or not self._parts:
+            self._parts.append(self._query(since, settings))
+            self._first = since
+        return pl.concat(self._parts)
+
+    def _query(self, since: datetime, settings: IdleSettings) -> pl.DataFrame:
+        bands = {model.gpu_model: model.idle_context_w for model in read_gpu_models()}
+        powers = read_idle_power(self._views, [self._until])
+        bands |= {row.gpu_model: row.band_w for row in powers}
+        table = self._views.query(
+            compose_steps(SERVING_LOAD, "idle/workload_hours"),
+            {
+                **Window(since, self._until).bounds(),
+                "before": self._first.astimezone(UTC).replace(tzinfo=None),
+                "exit_threshold": max(settings.exit_threshold, settings.threshold),
+                "models": [*bands],
+                "limits_w": [watts + settings.power_margin_w for watts in bands.values()],
+            },
+        )
+        return pl.DataFrame(table)
+
+
 def add_return_probability(
-    views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings
+    hours: HourReader, begin: datetime, rows: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add `wanted` (0-1) and `exposures`, `returns`, `own_days` and `own_returns` behind it.
 
     `rows` have row, the names of `WORKLOAD`, kind, state, start, end, at and slack_us
-    (microseconds). The columns are null for workloads that are not idle, for stretches that ended
-    more than their slack before their time, and where the settings have no horizon.
+    (microseconds); `begin` is that of the history. The columns are null for workloads that are
+    not idle, for stretches that ended more than their slack before their time, and where the
+    settings have no horizon.
     """
     horizon = settings.min_expected_rest
     lasts = pl.col("end") >= pl.col("at") - pl.col("slack_us")
@@ -61,7 +97,7 @@ def add_return_probability(
             wanted=pl.lit(None, dtype=pl.Float64),
             **{name: pl.lit(None, dtype=pl.Int64) for name in COUNTS},
         )
-    owners, activity_hours = _read_activity_hours(views, window, rows, settings)
+    owners, activity_hours = _read_activity_hours(hours.read(begin, settings), rows, settings)
     ahead = max(1, round(horizon / timedelta(hours=1)))
     mine = lasting.select("row", "start", "at", *WORKLOAD).join(
         owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True
@@ -84,23 +120,9 @@ def add_return_probability(
 
 
 def _read_activity_hours(
-    views: Views, window: Window, rows: pl.DataFrame, settings: IdleSettings
+    hours: pl.DataFrame, rows: pl.DataFrame, settings: IdleSettings
 ) -> "tuple[pl.DataFrame, ActivityHours]":
     """Return the workloads (`number`, names) and all their hours, those of the history too."""
-    begin = Window(window.start - settings.history, window.end)
-    bands = {model.gpu_model: model.idle_context_w for model in read_gpu_models()}
-    bands |= {row.gpu_model: row.band_w for row in read_idle_power(views, [window.end])}
-    hours = pl.DataFrame(
-        views.query(
-            compose_steps(SERVING_LOAD, "idle/workload_hours"),
-            {
-                **begin.bounds(),
-                "exit_threshold": max(settings.exit_threshold, settings.threshold),
-                "models": [*bands],
-                "limits_w": [watts + settings.power_margin_w for watts in bands.values()],
-            },
-        )
-    )
     owners = pl.concat([rows.select(*WORKLOAD), hours.select(*WORKLOAD)]).unique(
         maintain_order=True
     )

@@ -1,5 +1,6 @@
--- Per workload the hours in which it had devices allocated, in no order, and whether it was active
--- in them: a device from the exit threshold on, a busy or recently used kernel, or requests.
+-- Per workload the hours before $before (at most $until) in which it had devices allocated, in no
+-- order, and whether it was active in them: a device from the exit threshold on, a busy or recently
+-- used kernel, or requests.
 -- One reading of the hour that the power does not confirm is none: nodes check their GPUs.
 -- An item of `hours` is 2 * (hours since 1970), and 1 more where it was active: they are millions,
 -- and with four names each they cost more than all of the rest. So the number of a workload and an
@@ -46,7 +47,7 @@ device_hours AS (
         ON
             a.cluster = r.cluster AND a.device = r.device
             AND a.from_at <= r.bucket AND a.last_hour >= r.bucket
-    WHERE r.bucket >= $since AND r.bucket < $until AND r.act_n > 0
+    WHERE r.bucket >= $since AND r.bucket < $before AND r.act_n > 0
     GROUP BY hour_key
 ),
 

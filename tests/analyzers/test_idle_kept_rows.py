@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from analyzers.idle import kept_rows, pieces
 from analyzers.idle import samples as source
 from analyzers.idle.analyzer import IdleAnalyzer
+from analyzers.idle.return_probability import HourReader
 from analyzers.idle.spans import MEASURES
 from benchmarks import month
 from fallow.models import Finding
@@ -293,3 +294,21 @@ def test_rows_of_hours_that_are_not_listed_are_not_read(
     with pytest.raises(KeyboardInterrupt):
         idle_hours.write_hours(warehouse, day)
     assert not [hour for hour in list_kept(warehouse) if hour < 24]
+
+
+def test_hours_of_workloads_in_two_parts_are_those_at_once(
+    fleet: tuple[Warehouse, Window],
+) -> None:
+    warehouse, window = fleet
+    until = window.end - timedelta(minutes=20)
+    halves = HourReader(warehouse, until)
+    settings = warehouse.settings.idle
+    later = halves.read(window.start + timedelta(hours=9, minutes=30), settings)
+    both = halves.read(window.start, settings)
+    whole = HourReader(warehouse, until).read(window.start, settings)
+
+    def list_hours(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+        return sorted(frame.explode("hours").rows(), key=str)
+
+    assert list_hours(both) == list_hours(whole)
+    assert 0 < len(list_hours(later)) < len(list_hours(both))

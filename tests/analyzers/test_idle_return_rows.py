@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from analyzers.idle.return_probability import HOUR_US, add_return_probability
+from analyzers.idle.return_probability import HOUR_US, HourReader, add_return_probability
 from fallow.settings.idle import IdleSettings
 from fallow.window import Window
 
@@ -61,7 +61,9 @@ def answer(
     """Return probability, exposures, returns, own days and own returns of each row."""
     views: Any = hours
     frame = pl.DataFrame(list(rows))
-    both = add_return_probability(views, window(), frame, settings)
+    hours_of = HourReader(views, window().end)
+    begin = window().start - settings.history
+    both = add_return_probability(hours_of, begin, frame, settings)
     columns = ("wanted", "exposures", "returns", "own_days", "own_returns")
     return both.sort("row").select(columns).rows()
 
