@@ -190,7 +190,10 @@ def held(start: float = 0, end: float = 60, **columns: Any) -> dict[str, Any]:
     return {**base, "start": at(start), "end": at(end), **columns}
 
 
-HOURS = {**WINDOW, "exit_threshold": 0.1, "models": ["A30"], "limits_w": [60.0]}
+HOURS = {
+    **WINDOW, "before": WINDOW["until"], "exit_threshold": 0.1, "models": ["A30"],
+    "limits_w": [60.0],
+}  # fmt: skip
 
 
 def active(hours: Any = None, allocation: Any = None, **tables: Any) -> list[bool]:

@@ -10,8 +10,8 @@ from tests.analyzers.queried import HOUR, T, at, query, us
 from warehouse.steps import SERVING_LOAD
 
 HOURS = 4
-BOUNDS = {"since": T, "until": T + HOURS * HOUR, "exit_threshold": 0.1,
-          "models": ["H100"], "limits_w": [80.0]}  # fmt: skip
+BOUNDS = {"since": T, "until": T + HOURS * HOUR, "before": T + HOURS * HOUR,
+          "exit_threshold": 0.1, "models": ["H100"], "limits_w": [80.0]}  # fmt: skip
 ORIGIN = us(0) // 3_600_000_000
 """The hours from 1970 to the first one."""
 
