@@ -41,7 +41,7 @@ def test_gates_are_of_a_second_of_processors_and_of_sizes() -> None:
         build_result(None, 3.0, "x"),
     ]
     gates = build_gates("small", "idle", results, REFERENCE_CPU_S)
-    assert [(g.kind, g.stored, g.margin) for g in gates] == [("cpu", 0.5, 1.5), ("value", 3.0, 1.5)]
+    assert [(g.kind, g.stored, g.margin) for g in gates] == [("cpu", 0.5, 2.0), ("value", 3.0, 2.0)]
 
 
 def test_the_table_names_benchmarks_that_exist_each_figure_once() -> None:
