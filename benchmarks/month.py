@@ -29,7 +29,7 @@ SPOT_CHANGES_PER_DAY = 4
 FILLED = "filled.json"
 """A file in the folder of a month that is whole: the laps of its accounting."""
 ALLOCATION, LEDGER, IDLE_ROWS = "say who held what", "post the ledger", "keep the idle rows"
-KEPT_FOLDER = "FALLOW_BENCH_MONTH"
+KEPT_FOLDER = "BENCHMARKS_MONTH"
 """Folder of months that were filled before, or will be kept; unset: a new one each time."""
 
 

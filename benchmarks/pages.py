@@ -32,16 +32,7 @@ if TYPE_CHECKING:
 FIRST_S, PAINTED_S, CLICKED_S, WHOLE_S = 2.5, 1.2, 0.5, 1.5
 """Targets of issue 17, two quiet cores: first visit; title and filters by address and by a click
 in the app; all of a page."""
-COMMAND = (
-    "env",
-    "-u",
-    month.KEPT_FOLDER,
-    sys.executable,
-    "-c",
-    "from runtime.cli import main; main()",
-    "dashboard",
-)
-"""What is the benchmark's own in the environment is no setting of the dashboard."""
+COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 WARMING = 3
 """Visits before the pages; chromium keeps compiled scripts from the second on."""
