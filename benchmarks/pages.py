@@ -6,7 +6,6 @@ the scripts, and has compiled them, since the visits before. Then each page is o
 the menu, with a window that no page had.
 """
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import urlencode
 from benchmarks import month
 from benchmarks.result import Result
 from benchmarks.servers import PeerMissingError, find_free_port, serve
+from benchmarks.stopwatch import read_processors_of
 from dashboards import app
 from fallow.window import Window
 from runtime.operations.accounting import pipeline
@@ -192,9 +192,9 @@ def _visit(url: str, process: int, window: Window, views: list[str]) -> dict[str
         browser.add_init_script(WATCH % WHOLE)
         for n, view in enumerate([*[""] * WARMING, *views]):
             page = browser.new_page()
-            before = _read_cpu_time(process)
+            before = read_processors_of(process)
             painted, whole = _open(page, url, view or views[0], window, n)
-            cpu_s = _read_cpu_time(process) - before
+            cpu_s = read_processors_of(process) - before
             clicked = _open_by_click(page, url, view, window, n) if view else (0.0, 0.0)
             visit = Visit(painted, whole, cpu_s, clicked)
             visits.setdefault(view, visit)  # of the warming visits the first
@@ -226,9 +226,3 @@ def _wait(page: "Page") -> tuple[float, float]:
     page.wait_for_function("() => window.whole !== null", timeout=PATIENCE_MS)
     painted, whole = page.evaluate("[window.painted, window.whole]")
     return painted / 1000, whole / 1000
-
-
-def _read_cpu_time(process: int) -> float:
-    """Return the seconds of CPU that a process has used, as the kernel counts them."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -21,7 +21,7 @@ from benchmarks import servers
 from benchmarks.backfill import METRICS, STEP_S, fill
 from benchmarks.result import Result
 from benchmarks.simulated_series import fill_simulated
-from benchmarks.stopwatch import Stopwatch
+from benchmarks.stopwatch import Stopwatch, read_processors_of
 
 COMMAND = "import sys; from runtime.cli import main; sys.exit(main())"
 RATE = "2.00"
@@ -67,11 +67,11 @@ def _serve() -> Iterator[tuple[str, int, Path]]:
 def _measure(  # noqa: PLR0917  (one caller)
     url: str, pid: int, work: Path, days: int, size: str, more: Sequence[str]
 ) -> list[Result]:
-    served = _read_processor_s(pid)
+    served = read_processors_of(pid)
     watch = Stopwatch()
     story = _scan(url, days, work, *more)
     lap = watch.read()
-    served = _read_processor_s(pid) - served
+    served = read_processors_of(pid) - served
     values = 24 * 3600 // STEP_S * days
     hours, usd = (
         sum(float(row[name] or 0) for row in story["states"]) for name in ("gpu_hours", "usd")
@@ -131,11 +131,6 @@ def _scan(url: str, days: int, work: Path, *more: str) -> dict[str, Any]:
     )
     document: dict[str, Any] = json.loads(process.stdout)
     return document
-
-
-def _read_processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read_peak_mib(pid: int) -> float:

@@ -1,7 +1,9 @@
 """Seconds of the clock and of processors, of this process and of what it started and awaited."""
 
+import os
 import resource
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -22,6 +24,12 @@ class Stopwatch:
     def read(self) -> Lap:
         """Return the time since the start; processes that still run are not in it."""
         return Lap(time.perf_counter() - self._wall_s, _read_processors_s() - self._cpu_s)
+
+
+def read_processors_of(process: int) -> float:
+    """Return the processor seconds that a running process has used, as the kernel counts them."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read_processors_s() -> float:

@@ -14,6 +14,7 @@ the estimate from these alone is used if it is higher.
 
 import itertools
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -63,20 +64,24 @@ class HourReader:
         return pl.concat(self._parts)
 
     def _query(self, since: datetime, settings: IdleSettings) -> pl.DataFrame:
-        bands = {model.gpu_model: model.idle_context_w for model in read_gpu_models()}
-        powers = read_idle_power(self._views, [self._until])
-        bands |= {row.gpu_model: row.band_w for row in powers}
         table = self._views.query(
             compose_steps(SERVING_LOAD, "idle/workload_hours"),
             {
                 **Window(since, self._until).bounds(),
                 "before": self._first.astimezone(UTC).replace(tzinfo=None),
                 "exit_threshold": max(settings.exit_threshold, settings.threshold),
-                "models": [*bands],
-                "limits_w": [watts + settings.power_margin_w for watts in bands.values()],
+                "models": [*self._bands_w],
+                "limits_w": [watts + settings.power_margin_w for watts in self._bands_w.values()],
             },
         )
         return pl.DataFrame(table)
+
+    @cached_property
+    def _bands_w(self) -> dict[str, float]:
+        """Idle power by model: what accounting has learned, else what the model's table has."""
+        bands_w = {model.gpu_model: model.idle_context_w for model in read_gpu_models()}
+        powers = read_idle_power(self._views, [self._until])
+        return bands_w | {row.gpu_model: row.band_w for row in powers}
 
 
 def add_return_probability(

@@ -165,7 +165,7 @@ def analyze(
     own = span
     if window is not None or cluster is not None:
         own = windows.find_covered_hours(warehouse, None, now, inventory=True, lag=lag, every=every)
-    divided = _apportion_among_others(warehouse, analysis, cluster)
+    divided = _apportion_beside_others(warehouse, analysis, cluster, others_first=False)
     return msgspec.structs.replace(
         _continue_cases(warehouse, divided, cluster),
         notes=notes,
@@ -439,7 +439,7 @@ def store_findings(
 
     What the last runs of other analyzers save is theirs already: no GPU-hour is saved twice.
     """
-    divided = _leave_savings_of_others(warehouse, analysis)
+    divided = _apportion_beside_others(warehouse, analysis, others_first=True)
     cases = case_identity.resolve(warehouse, divided.findings)
     at, batches = _choose_time(warehouse, analysis), []
     if cases.findings:
@@ -463,29 +463,20 @@ def _choose_time(views: Views, analysis: Analysis) -> datetime:
     return end if last is None else last.replace(tzinfo=UTC) + timedelta(microseconds=1)
 
 
-def _leave_savings_of_others(views: Views, analysis: Analysis) -> Analysis:
-    """Return an analysis with what it saves of the hours that no other analyzer's last run has."""
-    own, others = _read_competitors(views, analysis)
-    if not others:
-        return analysis
-    return _replace_savings(
-        analysis, own, build_waterfall(views, analysis.window, own, before=others)
-    )
-
-
-def _apportion_among_others(views: Views, analysis: Analysis, cluster: str | None) -> Analysis:
-    """Return an analysis with what it would save beside the last runs of the other analyzers."""
-    own, others = _read_competitors(views, analysis)
-    if not others:
-        return analysis
-    waterfall = build_waterfall(views, analysis.window, own, cluster, among=others)
-    return _replace_savings(analysis, own, waterfall)
-
-
-def _replace_savings(
-    analysis: Analysis, findings_left: Sequence[Finding], waterfall: "SavingsWaterfall"
+def _apportion_beside_others(
+    views: Views, analysis: Analysis, cluster: str | None = None, *, others_first: bool
 ) -> Analysis:
-    ranked = tuple(rank_findings(add_savings(findings_left, waterfall), waterfall))
+    """Return an analysis with what it saves beside the last runs of the other analyzers.
+
+    `others_first`: of the hours that none of them has; else what it would save in its place of the
+    order.
+    """
+    own, others = _read_competitors(views, analysis)
+    if not others:
+        return analysis
+    before, among = (others, []) if others_first else ([], others)
+    waterfall = build_waterfall(views, analysis.window, own, cluster, before=before, among=among)
+    ranked = tuple(rank_findings(add_savings(own, waterfall), waterfall))
     return msgspec.structs.replace(analysis, ranked=ranked, waterfall=waterfall)
 
 
