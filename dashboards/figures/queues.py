@@ -14,6 +14,7 @@ from capacity.queue.records import QueuedWorkload
 from dashboards.figures.analyzer_findings import FindingRow, get_mapping, get_number, list_findings
 from dashboards.figures.query import BY_HOUR, COVERED, Filters, run_query
 from fallow.errors import UsageError
+from fallow.money import sum_known
 from fallow.protocols import Views
 from fallow.resources import read_text
 from fallow.rows import Row, decode_rows
@@ -44,6 +45,18 @@ class DemandHour(Row, frozen=True):
     """GPUs' worth of effective use; None where less than `LEAST_MEASURED` of it is measured."""
     idle_gpus: float | None
     free_gpus: float | None
+
+
+class WaitingTotals(Row, frozen=True):
+    """What waits at the window's end; what is not known of a workload counts in no sum."""
+
+    workloads: int
+    pods: int
+    gpus: float
+    gpu_hours: float
+    longest_hours: float
+    usd: Decimal | None
+    """Price of the wait, which no bill has; None = known of nobody who waits."""
 
 
 class BlockedPair(msgspec.Struct, frozen=True):
@@ -114,6 +127,29 @@ def list_waiting(
     return sorted(
         [*map(dict, rows), *jobs], key=lambda row: (-(row["gpu_hours"] or 0.0), row["workload"])
     )
+
+
+def sum_waiting(
+    rows: Sequence[Mapping[str, Any]], records: Mapping[tuple[str, str], QueuedWorkload]
+) -> WaitingTotals:
+    """Return the totals of the rows of `list_waiting`."""
+    waiting = [records.get((row["cluster"], row["workload"])) for row in rows]
+    cost = sum_known(record.waiting_cost for record in waiting if record)
+    return WaitingTotals(
+        workloads=len(rows),
+        pods=sum(row["pods"] for row in rows),
+        gpus=sum(row["gpus"] or 0.0 for row in rows),
+        gpu_hours=sum(row["gpu_hours"] or 0.0 for row in rows),
+        longest_hours=max((row["hours"] or 0.0 for row in rows), default=0.0),
+        usd=cost if rows else Decimal(),
+    )
+
+
+def read_waiting_totals(views: Views, window: Window, filters: Filters) -> WaitingTotals:
+    """Return the totals of what waits at the window's end."""
+    records = read_queue(views, window)
+    rows = read_waiting(views, window, filters).to_pylist()
+    return sum_waiting(list_waiting(rows, records, filters), records)
 
 
 def _build_job_row(record: QueuedWorkload) -> dict[str, Any]:

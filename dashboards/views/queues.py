@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,7 +12,6 @@ from dashboards.figures import fleet, queues
 from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views import queues_what_if
 from dashboards.views.fleet import HOLDERS, get_time
-from fallow import money
 
 TITLE, ICON = "Queues", ":material/hourglass_top:"
 
@@ -56,24 +54,22 @@ def show_headline(request: PageRequest) -> None:
     rows = _list_waiting(request)
     hours = data.query(queues.list_demand, request.window, request.filters)
     idle, free = (hours[-1].idle_gpus, hours[-1].free_gpus) if hours else (None, None)
-    records = _read_records(request)
-    waiting = [records.get((row["cluster"], row["workload"])) for row in rows]
-    cost = money.sum_known(record.waiting_cost for record in waiting if record)
+    waiting = queues.sum_waiting(rows, _read_records(request))
     missing = FILTERED if request.filters.named else NOT_ACCOUNTED
     page.show_metrics(
         (
             "Waited for now",
-            f"{_sum_known(rows, 'gpus'):,.0f} GPUs",
-            f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
+            f"{waiting.gpus:,.0f} GPUs",
+            f"{waiting.pods:,} pods of {waiting.workloads:,} workloads",
         ),
         (
             "Cost of waiting",
-            format_money(cost if rows else Decimal()),
-            f"{format_hours(_sum_known(rows, 'gpu_hours'))} waited so far; in no bill",
+            format_money(waiting.usd),
+            f"{format_hours(waiting.gpu_hours)} waited so far; in no bill",
         ),
         (
             "Longest wait now",
-            f"{_find_longest(rows):,.1f} h",
+            f"{waiting.longest_hours:,.1f} h",
             "since it was created or queued",
         ),
         (
@@ -115,16 +111,6 @@ def show_over_time(request: PageRequest) -> None:
         )
     if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
-
-
-def _sum_known(rows: Sequence[Mapping[str, Any]], column: str) -> float:
-    """Return the sum of a column; what is not known of a row counts as none."""
-    return sum(row[column] or 0.0 for row in rows)
-
-
-def _find_longest(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the hours of the longest wait that is known."""
-    return max((row["hours"] or 0.0 for row in rows), default=0.0)
 
 
 def show_waiting(request: PageRequest) -> None:

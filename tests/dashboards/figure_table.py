@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures import chargeback, inbox, savings, spend, waste, waterfall
+from dashboards.figures import chargeback, inbox, queues, savings, spend, waste, waterfall
 from dashboards.figures.query import Filters
 from dashboards.reports import report_figures
 from dashboards.reports.report_request import ReportRequest
@@ -21,7 +21,7 @@ from fallow.settings import Settings
 from fallow.window import Window, get_month_start
 from runtime.operations.accounting import ledger_totals
 from runtime.operations.accounting import savings as operations_savings
-from runtime.operations.analysis import incidents
+from runtime.operations.analysis import incidents, pending
 from warehouse import coverage
 from warehouse.lake import Warehouse
 
@@ -238,3 +238,6 @@ def _read_saved_and_incidents(
         is_measured = total["actions"] or label != "Verified saved"
         yield label, "fallow saved", total[name] if is_measured else None
     yield "Incidents", "fallow incidents", len(incidents.list_incidents(views, window))
+    waiting = [pending.build_queue_row(one) for one in queues.read_queue(views, window).values()]
+    yield "Waited for now", "fallow queue", pick(waiting, "gpus")
+    yield "Cost of waiting", "fallow queue", pick(waiting, "waiting_cost")
