@@ -31,7 +31,6 @@ from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.eras import add_times, store_eras, store_values
 from warehouse.failures import CatalogBusyError
 from warehouse.late_devices import SampleMarks
-from warehouse.latest_times import LatestTimes
 from warehouse.opened import OpenWarehouse
 from warehouse.partial_rows import complete_rows
 from warehouse.stages.files import NewFiles
@@ -169,7 +168,7 @@ def _write(warehouse: OpenWarehouse, work: list[tuple[str, pa.Table]]) -> tuple[
                 if table == "sample":
                     sent = warehouse.hosts.resolve(cursor, sent)  # noqa: PLW2901  (the same rows)
                     learned = warehouse.hosts.take_learned()
-                    _put_rows(cursor, files, warehouse.latest, "address", learned)
+                    _put_rows(cursor, files, "address", learned)
                 rows = drop_archived(warehouse, cursor, table, sent, recent)
                 if table == "address":
                     warehouse.hosts.forget()
@@ -179,7 +178,7 @@ def _write(warehouse: OpenWarehouse, work: list[tuple[str, pa.Table]]) -> tuple[
                     store_values(cursor, rows)
                 if table == "node" and rows.num_rows:
                     store_eras(cursor, rows)
-                new = _put_rows(cursor, files, warehouse.latest, table, rows)
+                new = _put_rows(cursor, files, table, rows)
                 cursor.unregister("incoming")
                 if table == "rejection":
                     oldest = recent - REJECTION_DAYS
@@ -303,29 +302,28 @@ def _list_refused(table: str, rows: pa.Table, field: str, reason: str, at: datet
 def _put_rows(
     cursor: duckdb.DuckDBPyConnection,
     files: NewFiles,
-    latest: LatestTimes,
     table: str,
     rows: pa.Table,
 ) -> int:
     if not rows.num_rows:
         return 0
     if get_storage(table).mode == "append":
-        return _append_rows(cursor, files, latest, table, rows)
+        return _append_rows(cursor, files, table, rows)
     return upsert_rows(cursor, table, rows)
 
 
 def _append_rows(
     cursor: duckdb.DuckDBPyConnection,
     files: NewFiles,
-    latest: LatestTimes,
     table: str,
     rows: pa.Table,
 ) -> int:
     keys = tables.get_key(table)
     span = _bound_range(table, rows)
+    there = " AND ".join(span)
     distinct = _is_distinct(rows, keys)
     source = "incoming" if distinct else f"({_select_first(table)})"
-    if span and _is_first_delivery(cursor, latest, table, rows):
+    if span and not run_change(cursor, f'SELECT count(*) FROM "{table}" t WHERE {there}'):
         # No row of that time is stored yet: no join is needed.
         if distinct:
             return files.store(table, rows, SCRAPE_ROWS)
@@ -337,20 +335,6 @@ def _append_rows(
         cursor,
         f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME',
     )
-
-
-def _is_first_delivery(
-    cursor: duckdb.DuckDBPyConnection, latest: LatestTimes, table: str, rows: pa.Table
-) -> bool:
-    """Return whether no stored row has a timestamp among those of the rows, which have one each."""
-    time_column = get_storage(table).time_column or ""
-    first, last = pc.min_max(rows.column(time_column)).as_py().values()
-    end = latest.find(cursor, table, time_column)
-    latest.note(table, last)
-    if end is not None and first > end:
-        return True
-    there = " AND ".join(_bound_range(table, rows))
-    return not run_change(cursor, f'SELECT count(*) FROM "{table}" t WHERE {there}')
 
 
 def _bound_range(table: str, rows: pa.Table) -> list[str]:

@@ -45,7 +45,6 @@ from warehouse.data_objects import open_lake_files
 from warehouse.failures import StoreAwayError, end_statements, explain_errors
 from warehouse.ingest import IngestResult
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
-from warehouse.latest_times import LatestTimes
 from warehouse.lock import WriterLock, queue_writers
 from warehouse.place_marks import PlaceKind, PlaceMarks, refuse_filled
 from warehouse.relocation import connect_moved
@@ -94,7 +93,6 @@ class Warehouse:
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
         self.late = LateDevices()
-        self.latest = LatestTimes(place)
         self.hosts = HostNames(clock)
         self._small = SmallEngine(settings, place)
         self._change = threading.RLock()
@@ -480,7 +478,6 @@ class Warehouse:
         named = parameters or {}
         if self._clusters:
             where_sql = f"({where_sql}) AND {select_clusters(table, self._clusters)}"
-        self.latest.forget(table)
         with (
             self.transaction() as cursor,
             NewFiles(cursor, self.place) as files,

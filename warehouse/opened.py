@@ -13,7 +13,6 @@ from fallow.settings import Settings
 from warehouse.addresses import HostNames
 from warehouse.catalog import CatalogLocation
 from warehouse.late_devices import LateDevices, Marks, SampleMarks
-from warehouse.latest_times import LatestTimes
 from warehouse.place_marks import PlaceMarks
 
 
@@ -26,7 +25,6 @@ class OpenWarehouse(Protocol):
     turn: threading.RLock
     hosts: HostNames
     late: LateDevices
-    latest: LatestTimes
     marks: PlaceMarks
     dirty: Marks
 

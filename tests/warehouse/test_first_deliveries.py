@@ -1,4 +1,4 @@
-"""Rows later than all stored ones are stored without a look at the lake, and no row twice."""
+"""Rows of times that have none yet are stored without a join, and no row twice."""
 
 import tempfile
 from collections.abc import Iterator
@@ -40,33 +40,7 @@ def build_samples(*keys: tuple[int, int]) -> Batch:
     )
 
 
-def find_latest(writer: Warehouse) -> datetime | None:
-    with writer.transaction() as cursor:
-        return writer.latest.find(cursor, "sample", "ts")
-
-
-def test_a_new_table_has_no_row_at_any_time(writer: Warehouse) -> None:
-    assert find_latest(writer) == datetime.min  # noqa: DTZ901
-
-
-def test_the_latest_time_comes_from_storing_and_from_the_catalog(settings: Settings) -> None:
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as writer:
-        writer.ingest([build_samples((60, 0))])
-        writer.ingest([build_samples((0, 0))])
-        assert find_latest(writer) == START + timedelta(seconds=60)
-    with Warehouse.open(settings, write=True, clock=lambda: NOW) as writer:
-        assert find_latest(writer) == START + timedelta(seconds=60)
-
-
-def test_the_latest_time_comes_from_tables_in_memory(settings: Settings) -> None:
-    with Warehouse.open_in_memory(settings, clock=lambda: NOW) as writer:
-        writer.ingest([build_samples((60, 0))])
-        writer.latest.forget("sample")
-        assert find_latest(writer) == START + timedelta(seconds=60)
-        assert writer.ingest([build_samples((60, 0), (60, 1))]).added == 1
-
-
-def test_a_row_of_the_latest_time_itself_is_compared(writer: Warehouse) -> None:
+def test_a_row_of_the_newest_time_itself_is_compared(writer: Warehouse) -> None:
     writer.ingest([build_samples((60, 0))])
     assert writer.ingest([build_samples((60, 0), (60, 1))]).added == 1
 
