@@ -67,7 +67,7 @@ OF_ACTING = {"seeds": str, "days": int, "gpus": int, "quirks": str}
 
 def main() -> int:
     """Run the named benchmarks and report; 1 when one failed to run or crossed its gate."""
-    options = _parse_options()
+    options = parse_options()
     if options.child:
         return _measure(options)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,8 @@ def main() -> int:
     return bool(failed or crossed)
 
 
-def _parse_options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line; one that is wrong ends the process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL_NAMES)}")
     parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
@@ -107,7 +108,7 @@ def _parse_options() -> argparse.Namespace:
     unknown = set(options.names) - set(ALL_NAMES)
     if unknown:
         parser.error(f"no benchmark called {sorted(unknown)}; there are {', '.join(ALL_NAMES)}")
-    if _list_options(options) and options.names != ["acting"]:
+    if _list_options(options) and (options.names or [options.child]) != ["acting"]:
         parser.error(f"{', '.join(_list_options(options))} are options of acting alone")
     return options
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.__main__ import ALL_NAMES
+from benchmarks.__main__ import ALL_NAMES, parse_options
 from benchmarks.gates import FigureGate, build_gates, find_crossed, read_gates
 from benchmarks.result import Result
 
@@ -50,3 +50,17 @@ def test_the_table_names_benchmarks_that_exist_each_figure_once() -> None:
     assert len(set(names)) == len(names)
     assert {g.benchmark for g in gates} <= {*ALL_NAMES}
     assert {g.size for g in gates} <= {"small", "full"}
+
+
+@pytest.mark.parametrize("words", [["acting"], ["--child", "acting"]])
+def test_acting_and_its_process_take_its_options(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words, "--seeds", "3", "--days", "2"])
+    assert parse_options().days == 2
+
+
+def test_the_options_of_acting_are_of_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "idle", "--days", "2"])
+    with pytest.raises(SystemExit):
+        parse_options()
