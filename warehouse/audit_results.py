@@ -145,7 +145,7 @@ def read_failures(
     since, until = audits.find_hours(warehouse, window)
     if since >= until:
         return audits.run_audits(warehouse, window, marked=marked)
-    valid = _read_valid_results(warehouse, since, until)
+    valid = _read_valid_results(warehouse, since, until, marked=marked)
     hours = _merge([h for h in list_buckets(since, until, HOUR) if h not in valid.hours], HOUR)
     first_day = _floor(since, DAY)
     days = _merge([d for d in list_buckets(first_day, until, DAY) if d not in valid.days], DAY)
@@ -194,13 +194,16 @@ def list_buckets(since: datetime, until: datetime, period: timedelta) -> list[da
     return [since + n * period for n in range(count)]
 
 
-def _read_valid_results(warehouse: "Warehouse", since: datetime, until: datetime) -> ValidResults:
+def _read_valid_results(
+    warehouse: "Warehouse", since: datetime, until: datetime, *, marked: bool
+) -> ValidResults:
     rows = warehouse.query(
         load_step("audit_results/valid_results"),
         {
             "since": since,
             "until": until,
             "digest": compute_digest(warehouse.settings.prices.region),
+            "marked": marked,
         },
     ).to_pylist()
     hours = {

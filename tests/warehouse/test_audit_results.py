@@ -139,6 +139,10 @@ def test_hours_that_passed_are_not_read_again_until_they_are_rewritten_or_marked
     with warehouse.transaction() as cursor:
         dirty.mark_hours(cursor, START + HOUR, START + 2 * HOUR)
     assert list_audited() == live | dict.fromkeys(audit_results.HOURLY, (1, 2))
+    ranges.clear()
+    audit_results.audit_hours(warehouse, whole, marked=True)
+    once = sorted((*audit_results.SEPARABLE, *audit_results.LIVE))
+    assert sorted(name for name, *_ in ranges) == once
     dirty.take_marks(warehouse)
     dirty.clear_marks(warehouse, whole)
     row: dict[str, Any] = {
