@@ -9,6 +9,7 @@ where its p95 at today's number of GPUs differs by more than a tenth, the answer
 import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -68,15 +69,21 @@ def replay_waits(requests: Sequence[GangRequest], gpus: float) -> list[float]:
     free = gpus
     running: list[tuple[float, float]] = []
     queue: list[int] = []
+    has_untried = False
+    smallest = min((request.gpus for request in requests), default=0.0) - 1e-9
 
-    def start(now: float) -> None:
-        nonlocal free
-        for n in queue[:DEPTH]:
+    def start(now: float, first: int = 0) -> None:
+        nonlocal free, has_untried
+        if free < smallest:
+            return
+        count = len(queue)
+        for n in queue[first:DEPTH]:
             if requests[n].gpus <= free + 1e-9:
                 free -= requests[n].gpus
                 waits[n] = now - requests[n].created_s
                 heapq.heappush(running, (now + requests[n].run_s, requests[n].gpus))
                 queue.remove(n)
+        has_untried = len(queue) < count > DEPTH
 
     for n, request in enumerate(requests):
         while running and running[0][0] <= request.created_s:
@@ -86,7 +93,8 @@ def replay_waits(requests: Sequence[GangRequest], gpus: float) -> list[float]:
                 start(now)
         if request.gpus <= gpus + 1e-9:
             queue.append(n)
-            start(request.created_s)
+            # As many GPUs are free as when those before it did not fit.
+            start(request.created_s, 0 if has_untried else len(queue) - 1)
     while queue and running:
         now, gpus_freed = heapq.heappop(running)
         free += gpus_freed
@@ -108,6 +116,7 @@ def price_targets(
     if len(requests) > MOST_REQUESTS:
         return WaitReplay(f"{len(requests)} requests: at most {MOST_REQUESTS}", len(requests))
 
+    @cache
     def measure(count: float) -> float:
         waits = replay_waits(requests, count)
         measured = [w for w, r in zip(waits, requests, strict=True) if r.waited_s is not None]
