@@ -23,6 +23,7 @@ from dashboards.figures.spend import SpendTotals
 from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
 from dashboards.text import (
+    LONGEST,
     convert_exact,
     escape,
     format_hours,
@@ -84,7 +85,8 @@ FIGURES = {row["label"]: row for row in read_table("dashboards", "figures.csv")}
 OPENED = "row-opened"
 WHOLE_ROWS, MOST_ROWS = 15, 11
 """How many rows of one line a table shows: all of up to 15, of more the first eleven."""
-NAME_PX = 250
+NAME_PX, MOST_ON_PHONE = 250, 240
+"""Pixels of a column of names, and characters of a sentence in a phone's list."""
 TIME_PX = 130
 MOST_OFFERED = 500
 """Rows in the box that opens them: a browser gets their names with each drawing."""
@@ -328,7 +330,8 @@ def _list_for_phone(rows: pa.Table, columns: Sequence[str]) -> str:
     usd, *others = columns
     lines = []
     for row in rows.slice(0, MOST_ROWS).select([*columns]).to_pylist():
-        texts = [escape(row[name]) for name in others if row[name]]
+        cells = [str(row[name]) for name in others if row[name]]
+        texts = [escape(cell, MOST_ON_PHONE if " " in cell else LONGEST) for cell in cells]
         dollars = format_missing() if row[usd] is None else format_money(row[usd])
         lines.append(f"- **{dollars}** {': '.join(texts)}")
     return "\n".join(lines)

@@ -48,10 +48,8 @@ UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
     "protected": "an annotation asks that the pods are not disrupted",
     "shared_estimated": "it is a shared device: idle, but the shares of its pods are an estimate",
-    "too_recent": "services follow the day: it has not rested for `idle.service_duration`",
-    "no_request_metrics": (
-        "it serves or may serve, and no request metrics tell whether requests come"
-    ),
+    "too_recent": "a service that has not rested for `idle.service_duration`",
+    "no_request_metrics": "no request metrics tell whether it serves",
     "recurrent": "it has rested about as long before and went on by itself",
 }
 """Vetoes on acting only: the waste is certain, the right action is not."""

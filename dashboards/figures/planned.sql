@@ -22,8 +22,12 @@ SELECT
     aborted,
     acts,
     reasons ->> '$[0].gate' AS gate,
-    reasons ->> '$[0].text' || coalesce(
-        ' (+' || (nullif(json_array_length(reasons), 1)::INTEGER - 1)::VARCHAR || ')', ''
+    -- A gate joins what it lacks by "; ": the first is shown, the others are counted.
+    split_part(reasons ->> '$[0].text', '; ', 1) || coalesce(
+        ' (+' || nullif(
+            json_array_length(reasons)::INTEGER
+            + len(string_split(reasons ->> '$[0].text', '; ')) - 2, 0
+        )::VARCHAR || ')', ''
     ) AS reason,
     array_to_string(from_json(reasons -> '$[*].text', '["VARCHAR"]'), '; ') AS why,
     concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS subject

@@ -115,8 +115,8 @@ def list_waiting(
 ) -> list[dict[str, Any]]:
     """Return the rows of `read_waiting`, and one of each job that waits before it has pods.
 
-    What is not known of such a job is None; `objects` are those by which it waits. The most waited
-    GPU-hours come first.
+    What is not known of such a job is None; `objects` are those by which it waits. The most
+    expensive wait comes first, then the most waited GPU-hours.
     """
     listed = {(row["cluster"], row["workload"]) for row in rows}
     jobs = [
@@ -124,8 +124,14 @@ def list_waiting(
         for key, record in records.items()
         if record.objects and key not in listed and _is_match(record, filters)
     ]
+    costs = {key: record.waiting_cost or Decimal() for key, record in records.items()}
     return sorted(
-        [*map(dict, rows), *jobs], key=lambda row: (-(row["gpu_hours"] or 0.0), row["workload"])
+        [*map(dict, rows), *jobs],
+        key=lambda row: (
+            -costs.get((row["cluster"], row["workload"]), Decimal()),
+            -(row["gpu_hours"] or 0.0),
+            row["workload"],
+        ),
     )
 
 
@@ -222,23 +228,30 @@ def read_pairs(views: Views, window: Window, filters: Filters) -> tuple[BlockedP
     return tuple(sorted(blocked_pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
 
 
-def list_holder_pairs(records: Iterable[QueuedWorkload]) -> tuple[BlockedPair, ...]:
-    """Return waiting workloads and who holds what they could use, the most idle hours first."""
+def list_holder_pairs(
+    records: Iterable[QueuedWorkload], cases: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> tuple[BlockedPair, ...]:
+    """Return waiting workloads and who holds what they could use, the most idle hours first.
+
+    `cases`: the findings with most dollars of the holders, by cluster and workload.
+    """
     pairs = [
         BlockedPair(
             kind=" and ".join(blocker.holds),
             cluster=record.key[0],
             waits="/".join(record.key[1:]),
-            because_of="/".join(blocker.key[1:]),
+            because_of=holder,
             how=f"holds {blocker.gpus} GPUs that it could use",
             gpu_hours=blocker.idle_gpu_hours,
-            usd=None,
+            usd=case.get("usd"),
             why=blocker.why,
             found_at=None,
-            id="",
+            id=case.get("id", ""),
         )
         for record in records
         for blocker in record.blocked_by
+        for holder in ["/".join(blocker.key[1:])]
+        for case in [cases.get((record.key[0], holder), {})]
     ]
     return tuple(sorted(pairs, key=lambda p: (-p.gpu_hours, p.waits, p.because_of)))
 

@@ -120,4 +120,4 @@ def _render_cell(column: ReportColumn, value: object) -> str:
 
 
 def _align(column: ReportColumn) -> str:
-    return "" if column.kind == "text" else ' class="n"'
+    return "" if column.kind == "text" else f' class="n {column.kind}"'

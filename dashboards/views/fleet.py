@@ -85,7 +85,14 @@ def show_states(request: PageRequest) -> None:
         ),
     )
     hour = fleet.find_hour(get_time(request)).whole()
+    headed = {state for _, state in _CELL_FIELDS}
+    others = ", ".join(
+        f"{rate.gpus:,.1f} {state}"
+        for state, rate in rate_by_state.items()
+        if state not in headed and rate.gpus
+    )
     page.note(
+        f"{f'The other GPUs: {others}. ' if others else ''}"
         f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC of the ledger. A cell shows "
         "the state that its GPU was in longest; the figures count seconds."
     )

@@ -8,7 +8,8 @@ from msgspec import to_builtins
 
 from capacity.queue.records import QueuedWorkload
 from dashboards import charts, data, links, maps, page, tabs
-from dashboards.figures import fleet, queues
+from dashboards.figures import fleet, inbox, queues
+from dashboards.figures.query import Filters
 from dashboards.page import PageRequest, format_hours, format_money
 from dashboards.views import queues_what_if
 from dashboards.views.fleet import HOLDERS, get_time
@@ -210,7 +211,13 @@ def show_pairs(request: PageRequest) -> None:
         else:
             links.open_timeline(cluster=pair.cluster, workload=pair.because_of)
 
-    page.show_table(rows, PAIRS, table_name="Who waits, blocked by whom", open_row=open_row)
+    page.show_table(
+        rows,
+        PAIRS,
+        table_name="Who waits, blocked by whom",
+        open_row=open_row,
+        missing="no finding or price",
+    )
     times = [pair.found_at for pair in table_rows if pair.found_at]
     analyzed = f" Quotas as analyzed at {max(times):%Y-%m-%d %H:%M} UTC." if times else ""
     page.note(
@@ -224,8 +231,12 @@ def _list_pairs(request: PageRequest) -> tuple[queues.BlockedPair, ...]:
     rows = _list_waiting(request)
     records = _read_records(request)
     listed = [records.get((row["cluster"], row["workload"])) for row in rows]
+    every_team = Filters(cluster=request.filters.cluster)
+    findings = data.query(inbox.list_inbox, request.window, every_team).to_pylist()
+    ranked = reversed(inbox.order_by_dollars(findings))  # of several, the most dollars stay
+    cases = {(row["cluster"], row["workload"]): row for row in ranked}
     return (
-        *queues.list_holder_pairs(record for record in listed if record),
+        *queues.list_holder_pairs((record for record in listed if record), cases),
         *data.query(queues.read_pairs, request.window, request.filters),
     )
 
