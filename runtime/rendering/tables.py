@@ -40,6 +40,8 @@ GAP = 2
 PART = 10_000
 """Rows that become Python's own at a time."""
 EMPTY = ("", "-")
+HOURS_DECIMALS = 5
+"""36 ms: parts are stored in millionths, and a sum of theirs would be 4.000001."""
 BELOW = 4
 """Spaces before a text below its row."""
 SHORT = 16
@@ -172,7 +174,7 @@ def document(noun: str, body: Mapping[str, Any]) -> str:
     """Return a JSON object that names its schema, indented, ending in a line break.
 
     Money is a number, a time is RFC 3339 in UTC, a missing value is null. Dollars
-    have cents, hours and prices per unit six decimals; `EXACT` nouns keep every digit.
+    have cents, hours five decimals, prices per unit six; `EXACT` nouns keep every digit.
     """
     if noun not in EXACT:
         body = round_body(body)
@@ -204,7 +206,7 @@ def _round_figure(value: Any, name: str) -> Any:
         exact = value if isinstance(value, Decimal) else Decimal(repr(value))
         return exact.quantize(_RATE_STEP) if _RATE.search(name) else money.round_to_cents(exact)
     if isinstance(value, float) and ("hours" in parts or name.endswith("_pct")):
-        return round(value, money.MICRO_HOURS)
+        return round(value, HOURS_DECIMALS)
     return value
 
 
