@@ -64,6 +64,9 @@ def list_incidents(  # noqa: PLR0917  (options)
             run.say(f"{unknown} of unknown cause are not listed here: -o csv lists them too")
         for command_line in report.owner_commands:
             run.say(f"failed for good; its owner deletes it and creates it again: {command_line}")
+        if report.sick:
+            nodes = ", ".join(f"{sick.node} ({sick.cluster})" for sick in report.sick)
+            run.say(f"sick nodes, by stored findings and incidents: {len(report.sick)}: {nodes}")
     run.say(incidents.describe_share(report.share))
     run.say(incidents.NOTE)
 

@@ -23,6 +23,7 @@ from analyzers.reliability.incidents.recovery import (
 )
 from analyzers.reliability.incidents.tables import list_leading_signals, read_owner_commands
 from dashboards.figures import spend
+from dashboards.figures.health import SickNode, list_sick_nodes
 from dashboards.figures.query import Filters
 from dashboards.text import format_lost
 from fallow.errors import UsageError
@@ -170,6 +171,8 @@ class IncidentReport(msgspec.Struct, frozen=True):
     costs: dict[str, IncidentCost]
     by: Dimension | None
     groups: list[dict[str, Any]]
+    sick: tuple[SickNode, ...]
+    """The nodes that the page Health counts, by what the last analysis stored."""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -189,7 +192,7 @@ class IncidentReport(msgspec.Struct, frozen=True):
         notes = [NOTE, *(GROUP_NOTES if self.by else ())]
         return {
             "window": self.window, "recovery": self.share, "notes": notes, **more,
-            "incidents": listed,
+            "sick_nodes": self.sick, "incidents": listed,
         }  # fmt: skip
 
 
@@ -225,7 +228,8 @@ def read_report(
         group_by(warehouse, chosen, records, dimension, split, cluster=cluster) if dimension else []
     )
     rows = [build_group_row(group, dimension) for group in groups] if dimension else []
-    return IncidentReport(chosen, note, records, share, costs, dimension, rows)
+    sick = list_sick_nodes(warehouse, chosen, Filters(cluster=cluster))
+    return IncidentReport(chosen, note, records, share, costs, dimension, rows, sick)
 
 
 def build_group_row(group: IncidentGroup, by: Dimension) -> dict[str, Any]:
