@@ -147,8 +147,8 @@ class ShardLeases:
         facts = self._facts
         return TemporaryError(
             f"shard {self._shard} of cluster {facts.cluster} is collected by {lease.holder}",
-            hint="stop one of the two, or give each a shard of its own: "
-            "fallow up --role collector --shard 1/2 and 2/2",
+            hint="if these are two clusters, give each a name (--cluster); else stop one, or give "
+            "each a shard of its own: fallow up --role collector --shard 1/2 and 2/2",
         )
 
 

@@ -18,7 +18,8 @@ def check_shards(warehouse: "Warehouse", cluster: str | None = None) -> Iterator
         lost = [state for state in mine if not state.running]
         targets = sum(state.targets for state in mine)
         if not lost:
-            finding = f"{name}: all {len(mine)} run and collect {targets:,} targets"
+            holders = format_few(sorted({str(state.holder) for state in mine}), most=3)
+            finding = f"{name}: all {len(mine)} run and collect {targets:,} targets ({holders})"
             yield CheckRow("shards", "ok", finding)
             continue
         uncollected = sum(state.uncollected for state in lost)
