@@ -100,8 +100,9 @@ def show_findings(request: PageRequest) -> None:
     if row is None:
         page.note(
             "Ranked by dollars over disruption: an action that an owner took back counts against "
-            "the next. +2: the workload has two findings more. Click a row to see its evidence, "
-            "and what to do."
+            "the next. +2: the workload has two findings more. Unknown dollars: the advice saves "
+            "no hour of its own, or its hours have no price. Click a row to see its evidence, and "
+            "what to do."
         )
         return
     findings_detail.show(request, choice, row)
