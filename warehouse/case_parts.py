@@ -16,7 +16,7 @@ from fallow import case_identity
 from fallow.case_identity import get_kin
 from fallow.models import Finding
 from fallow.protocols import Views
-from warehouse.steps import compose_query, load_step
+from warehouse.steps import SERVING_LOAD, compose_query, load_step
 
 LONGEST_SILENCE = timedelta(hours=6)
 """The length of an exporter outage that is repaired within one shift. After a longer gap it is not
@@ -101,7 +101,7 @@ def merge_over_silence(
 
 
 def find_silent_gaps(views: Views, gaps: Sequence[Gap], source: str = RAW) -> set[int]:
-    """Return the numbers of the gaps in which no device of the workload had a sample.
+    """Return the numbers of the gaps in which nothing of the workload was seen, and nobody used it.
 
     `source`: `sample`, or `rollup_5m` where five-minute buckets were judged.
     """
@@ -120,7 +120,10 @@ def find_silent_gaps(views: Views, gaps: Sequence[Gap], source: str = RAW) -> se
         "until": max(ends),
     }
     step = "unseen_gaps" if source == RAW else "unseen_bucket_gaps"
-    sql = compose_query(("inventory/gap_devices", f"inventory/{step}"))
+    sql = compose_query(
+        (SERVING_LOAD, "inventory/gap_devices", "inventory/gap_uses", f"inventory/{step}"),
+        once=("gap_devices",),
+    )
     return {row["number"] for row in views.query(sql, parameters).to_pylist()}
 
 

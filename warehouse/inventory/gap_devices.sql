@@ -1,4 +1,4 @@
--- The devices that the pods of a workload kept through a gap between two of its findings.
+-- The pods of a workload that kept devices through a gap between two of its findings.
 WITH gap AS (
     SELECT
         unnest($numbers::BIGINT[]) AS number,
@@ -15,7 +15,9 @@ SELECT DISTINCT
     gap.since,
     gap.until,
     a.cluster,
-    a.device
+    a.device,
+    pod.namespace,
+    pod.pod
 FROM gap
 INNER JOIN pod
     ON
