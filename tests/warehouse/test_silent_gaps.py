@@ -115,12 +115,12 @@ def test_a_gap_is_silent_where_no_five_minutes_of_the_device_touch_it(
     assert is_silent(site, begin, end, "rollup_5m") is silent
 
 
-@pytest.mark.parametrize(("asked_at", "silent"), [(54, True), (65, False), (80, True)])
+@pytest.mark.parametrize(("requested_at", "silent"), [(54, True), (65, False), (80, True)])
 def test_requests_while_telemetry_is_missing_end_a_finding(
-    site: Memory, asked_at: float, *, silent: bool
+    site: Memory, requested_at: float, *, silent: bool
 ) -> None:
     put_samples(site, 45, 50, 75, 80)
-    site.rows("pod_sample", [{**POD, "ts": minute(asked_at), "requests_running": 2.0}])
+    site.rows("pod_sample", [{**POD, "ts": minute(requested_at), "requests_running": 2.0}])
     assert is_silent(site, 55, 75) is silent
 
 
