@@ -103,9 +103,10 @@ def mark_hours(
 ) -> None:
     """Mark the hours of [start, end), naive UTC on hour edges: the ledger must write them again.
 
-    Their idle rows are no longer valid. `is_taken`: the accounting that runs does so.
+    Their idle rows are no longer valid, nor those of the hour after, which begins as they end.
+    `is_taken`: the accounting that runs does so.
     """
-    forget_hours(cursor, start, end)
+    forget_hours(cursor, start, end + HOUR)
     delay = MARK_OFFSET if is_taken else timedelta(0)
     start = max(start, EARLIEST)
     unmarked = cursor.execute(

@@ -24,7 +24,7 @@ def derive_rows(views: Views, hours: Window, settings: IdleSettings) -> Iterator
     chosen = source.plan_query(views, around, settings, is_bucketed=True)
     edges = kept_rows.list_edges(read_holders(views, around, chosen, settings))
     since, until = (round(at.timestamp() * 1e6) for at in (hours.start, hours.end))
-    for samples in source.read_parts(views, chosen, settings):
+    for samples in source.read_apart(views, chosen, settings):
         inside = kept_rows.select(samples, (samples.at >= since) & (samples.at < until))
         joined = kept_rows.join_buckets(inside, edges)
         yield kept_rows.build_table(joined, chosen.devices)

@@ -19,7 +19,7 @@ from fallow.tables import get_schema
 from warehouse.signals.frozen import find_moves
 from warehouse.signals.runs import BUCKET_US, BUSY, MICRO, DeviceSamples, Ints, WideRows
 
-FORMAT = 1
+FORMAT = 2
 """Raise it where the same settings give other rows."""
 
 HOUR_US = 3600 * MICRO
@@ -107,6 +107,8 @@ def _find_joined(samples: DeviceSamples, edges: pl.DataFrame) -> Any:
         joined &= ~np.isin(device[1:] * wide + (at[1:] - origin), begun)
     joined &= alone[1:] & alone[:-1]
     facts = [samples.kind, samples.interval_s, m["procs"] > 0, m["context"] == 0]
+    # A row of one power, or of a new one in each five minutes: `frozen.extend_repeats` follows it.
+    facts.append(np.nan_to_num(m["still_w"], nan=-1.0))
     facts += [np.isnan(m[name]) for name in KEPT_MEASURES if name != "still_w"]
     if samples.still is not None:
         facts.append(samples.still)

@@ -203,6 +203,18 @@ def read_parts(
     accounting step wrote nothing, the readings stand as they are. `holds`: number, start and end of
     today's allocations, by which kept rows are checked.
     """
+    for samples in read_apart(views, chosen, settings, holds):
+        still = samples.still
+        # Over all hours: an old value may stand for days. Only the accounting step sees it.
+        if still is not None and chosen.accounted[0] < chosen.accounted[1]:
+            still = frozen.extend_repeats(samples, still)
+        yield msgspec.structs.replace(samples, still=still)
+
+
+def read_apart(
+    views: Views, chosen: SampleQuery, settings: IdleSettings, holds: pl.DataFrame | None = None
+) -> Iterator[DeviceSamples]:
+    """Yield what `read_parts` extends: `still` are the rows that show by themselves."""
     count = chosen.devices.height
     if not count:
         return
@@ -339,7 +351,7 @@ def add_states(
         samples,
         measures={**samples.measures, "activity": activity},
         kind=np.where(works, CONFLICT, samples.kind).astype(np.int8),
-        still=frozen.extend_repeats(samples, repeats | stale),
+        still=repeats | stale,
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from analyzers.idle.samples import FROZEN, LOW, NAMED, _find_states, add_states
 from analyzers.idle.spans import MEASURES
+from warehouse.signals.frozen import extend_repeats
 from warehouse.signals.runs import (
     BUSY,
     CONFLICT,
@@ -81,10 +82,10 @@ def test_what_follows_a_frozen_bucket_repeats_it_while_it_reads_the_same() -> No
     measures = {"power_w": power, "still_w": power}
     made = samples(at_s, device, [IDLE] * 6, measures=measures)
     got = read(made, (0, 1, True, False), until=2)
-    assert got.still.tolist() == [False, False, True, True, False, False]
+    assert extend_repeats(got, got.still).tolist() == [False, False, True, True, False, False]
     other = samples(at_s, [0, 0, 0, 1, 1, 1], [IDLE] * 6, measures=measures)
     got = read(other, (0, 1, True, False), until=2)
-    assert got.still.tolist() == [False, False, True, False, False, False]
+    assert extend_repeats(got, got.still).tolist() == [False, False, True, False, False, False]
 
 
 def test_activity_is_known_only_outside_of_the_time_that_was_accounted() -> None:
