@@ -8,13 +8,14 @@ the same transaction, so that no reader takes rows of before.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 
 from fallow.tables import get_schema
 from fallow.window import Window
 from warehouse.opened import OpenWarehouse
-from warehouse.statements import fetch_row
+from warehouse.statements import fetch_row, run_change
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,21 +29,25 @@ def write_idle_rows(
 ) -> int:
     """Replace the idle rows of whole hours, and list these hours; return how many rows.
 
-    Between the two steps the hours are not listed, and nobody reads their rows.
+    Until then the hours are listed with a shape that nobody reads. Hours that another process
+    forgets meanwhile, or makes as well, stay out of the list: their rows may be of before.
     """
     bounds = hours.bounds()
+    count = round(hours.seconds / HOUR.seconds)
+    starts = [bounds["since"] + number * HOUR for number in range(count)]
+    now = wh.clock().replace(tzinfo=None)
+    begun = f"begun {uuid4()}"
+    listed = [{"bucket": start, "shape": begun, "written_at": now} for start in starts]
+    wh.replace("idle_hour", pa.Table.from_pylist(listed, get_schema("idle_hour")), _WITHIN, bounds)
     rows = pa.concat_tables([get_schema("idle_row").empty_table(), *tables])
     rows = rows.sort_by([("device", "ascending"), ("bucket", "ascending"), ("line", "ascending")])
+    written = wh.replace("idle_row", rows, _WITHIN, bounds, is_sorted=True)
     with wh.transaction() as cursor:
-        forget_hours(cursor, bounds["since"], bounds["until"])
-    count = wh.replace("idle_row", rows, _WITHIN, bounds, is_sorted=True)
-    starts = [
-        bounds["since"] + number * HOUR for number in range(round(hours.seconds / HOUR.seconds))
-    ]
-    now = wh.clock().replace(tzinfo=None)
-    listed = [{"bucket": start, "shape": shape, "written_at": now} for start in starts]
-    wh.replace("idle_hour", pa.Table.from_pylist(listed, get_schema("idle_hour")), _WITHIN, bounds)
-    return count
+        others = f"DELETE FROM idle_hour WHERE {_WITHIN} AND shape <> $begun"
+        run_change(cursor, others, {**bounds, "begun": begun})
+        mine = f"UPDATE idle_hour SET shape = $shape WHERE {_WITHIN}"
+        run_change(cursor, mine, {**bounds, "shape": shape})
+    return written
 
 
 def forget_hours(cursor: "duckdb.DuckDBPyConnection", since: datetime, until: datetime) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from analyzers.idle import kept_rows, pieces
 from analyzers.idle import samples as source
 from analyzers.idle.analyzer import IdleAnalyzer
+from analyzers.idle.kept_hours import derive_rows
 from analyzers.idle.return_probability import HourReader
 from analyzers.idle.spans import MEASURES
 from benchmarks import month
@@ -235,7 +237,9 @@ def assert_close(got: Any, wanted: Any) -> None:
 
 def list_kept(warehouse: Warehouse) -> list[int]:
     """Return the hours, since the first, whose rows are kept."""
-    hours = warehouse.query("SELECT bucket FROM idle_hour ORDER BY ALL")["bucket"].to_pylist()
+    sql = "SELECT bucket FROM idle_hour WHERE shape = $shape ORDER BY ALL"
+    shape = kept_rows.name_shape(warehouse.settings.idle)
+    hours = warehouse.query(sql, {"shape": shape})["bucket"].to_pylist()
     return [(hour - month.START.replace(tzinfo=None)) // timedelta(hours=1) for hour in hours]
 
 
@@ -328,14 +332,36 @@ def test_rows_of_hours_that_are_not_listed_are_not_read(
     replace = type(warehouse).replace
 
     def die(self: Warehouse, table: str, *given: Any, **named: Any) -> int:
-        if table == "idle_hour":
+        written = replace(self, table, *given, **named)
+        if table == "idle_row":
             raise KeyboardInterrupt
-        return replace(self, table, *given, **named)
+        return written
 
     monkeypatch.setattr(type(warehouse), "replace", die)
     with pytest.raises(KeyboardInterrupt):
         idle_hours.write_hours(warehouse, day)
     assert not [hour for hour in list_kept(warehouse) if hour < 24]
+
+
+def test_hours_that_change_while_their_rows_are_made_are_not_listed(
+    fleet: tuple[Warehouse, Window],
+) -> None:
+    """As another process does that accounts in the same catalog, or keeps the same hours."""
+    warehouse, window = fleet
+    day = Window(window.start, window.start + timedelta(days=1))
+    shape = kept_rows.name_shape(warehouse.settings.idle)
+
+    def write_signals_meanwhile() -> Iterator[pa.Table]:
+        yield from derive_rows(warehouse, day, warehouse.settings.idle)
+        write_signals(warehouse, Window(day.start, day.start + timedelta(hours=3)))
+
+    def keep_meanwhile() -> Iterator[pa.Table]:
+        yield from derive_rows(warehouse, day, warehouse.settings.idle)
+        idle_hours.write_hours(warehouse, Window(day.start, day.start + timedelta(hours=5)))
+
+    for meanwhile, listed in ((write_signals_meanwhile, 3), (keep_meanwhile, 5)):
+        idle_rows.write_idle_rows(warehouse, meanwhile(), day, shape)
+        assert [hour for hour in list_kept(warehouse) if hour < 24] == [*range(listed, 24)]
 
 
 def test_hours_of_workloads_in_two_parts_are_those_at_once(
