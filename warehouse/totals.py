@@ -40,9 +40,9 @@ def follow_changes(
     """Rewrite the totals of what the block changes in the ledger; leave other tables alone.
 
     The block replaces the rows that `where_sql` selects, in the transaction of the cursor. The idle
-    rows of hours whose signals it changes are no longer valid.
+    rows of hours whose signals or holders it changes are no longer valid.
     """
-    if table == "signal":
+    if table in {"signal", "allocation"}:
         idle_rows.forget_hours(cursor, parameters["since"], parameters["until"])
     if table != "ledger":
         yield

@@ -263,6 +263,19 @@ def test_who_writes_signals_or_marks_hours_forgets_their_rows(
     assert_close(msgspec.to_builtins(find(warehouse, window)), msgspec.to_builtins(before))
 
 
+def test_holders_that_are_known_later_have_the_rows_of_their_hours(
+    fleet: tuple[Warehouse, Window],
+) -> None:
+    """As where accounting allocates an hour and cannot write its signals."""
+    warehouse, window = fleet
+    wanted = find(warehouse, window)
+    with warehouse.transaction() as cursor:
+        cursor.execute("DELETE FROM allocation")
+    idle_hours.write_hours(warehouse, window)
+    write_allocations(warehouse, window)
+    assert_close(msgspec.to_builtins(find(warehouse, window)), msgspec.to_builtins(wanted))
+
+
 FREEZE = """
 UPDATE rollup_5m SET
     act_mean = 0, act_max = 0, act_min = 0,
