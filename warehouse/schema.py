@@ -296,6 +296,13 @@ def _rename_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     return have
 
 
+def create_again(cursor: duckdb.DuckDBPyConnection, *names: str) -> None:
+    """Replace tables of the lake by empty ones: no file of theirs is read."""
+    for name in names:
+        cursor.execute(f'DROP TABLE "{name}"')
+    _add_missing(cursor, is_lake=True)
+
+
 def _add_missing(cursor: duckdb.DuckDBPyConnection, *, is_lake: bool) -> None:
     missing = _find_missing(_rename_columns(cursor))
     for table, columns in missing.items():

@@ -377,6 +377,20 @@ def test_hours_that_change_while_their_rows_are_made_are_not_listed(
         assert [hour for hour in list_kept(warehouse) if hour < 24] == [*range(listed, 24)]
 
 
+def test_rows_without_their_data_file_are_kept_again(
+    fleet: tuple[Warehouse, Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse, window = fleet
+    monkeypatch.setattr(warehouse, "clock", lambda: window.end + timedelta(minutes=10))
+    monkeypatch.setattr(idle_hours, "LEAST_DEVICES", 48)
+    idle_hours.keep_idle_hours(warehouse, most_hours=None)
+    before = find(warehouse, window)
+    lost = next(Path(warehouse.place.data).glob("main/idle_row/**/day=2/*.parquet"))
+    lost.unlink()
+    assert idle_hours.keep_idle_hours(warehouse, most_hours=None) == 48
+    assert_close(msgspec.to_builtins(find(warehouse, window)), msgspec.to_builtins(before))
+
+
 def test_hours_of_workloads_in_two_parts_are_those_at_once(
     fleet: tuple[Warehouse, Window],
 ) -> None:
