@@ -77,10 +77,10 @@ def locate_catalog(settings: Settings) -> CatalogLocation:
     Raises:
         WarehouseError: the catalog is neither SQLite nor PostgreSQL.
     """
-    home = settings.home.expanduser().absolute()
+    home = _make_absolute(settings.home)
     wanted = settings.warehouse
     data = wanted.data or str(home / "data")
-    data = data if "://" in data else str(Path(data).expanduser().absolute())
+    data = data if "://" in data else str(_make_absolute(Path(data)))
     if not wanted.catalog:
         return CatalogLocation(
             f"sqlite:{home / CATALOG_FILE}", data.rstrip("/") + "/", home, embedded=True
@@ -93,9 +93,15 @@ def locate_catalog(settings: Settings) -> CatalogLocation:
     return CatalogLocation(wanted.catalog, data.rstrip("/") + "/", home, embedded=False)
 
 
+def _make_absolute(path: Path) -> Path:
+    """Return a path without `..`: another spelling of a place is another place to the catalog."""
+    whole = path.expanduser().absolute()
+    return whole.resolve() if ".." in whole.parts else whole
+
+
 def locate_in_memory(settings: Settings) -> CatalogLocation:
     """Return the place of a warehouse in memory; what does not fit spills below the home."""
-    home = settings.home.expanduser().absolute()
+    home = _make_absolute(settings.home)
     return CatalogLocation(IN_MEMORY, f"{home / 'data'}/", home, embedded=True)
 
 

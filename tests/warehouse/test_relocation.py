@@ -194,3 +194,20 @@ def test_a_kill_between_the_two_commits_of_a_relocation_is_repaired_by_the_next(
 @pytest.mark.usefixtures("rows")
 def test_a_home_that_did_not_move_has_nothing_to_relocate(settings: Settings) -> None:
     assert relocate_warehouse(settings) == []
+
+
+def test_another_spelling_of_a_home_is_no_move_while_its_service_runs(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "link").symlink_to(below)
+    with Warehouse.open(settings, write=True):
+        monkeypatch.chdir(below)
+        spelling = Path("..", settings.home.relative_to(tmp_path))
+        for home in (spelling, Path.cwd() / spelling):
+            Warehouse.open(settings.model_copy(update={"home": home})).close()
+        beside = Settings(home=below / "home")
+        with Warehouse.open(beside, write=True):
+            home = tmp_path / "link" / "home" / ".." / "home"
+            Warehouse.open(Settings(home=home)).close()
