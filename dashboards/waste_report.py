@@ -300,7 +300,7 @@ def _render_worst(story: Story, width: int) -> list[str]:
     hours = sum(w.gpu_hours for w in story.wastes)
     # A workload has a row for each kind of finding.
     named = {(w.owner, w.workload) for w in story.wastes}
-    where = f"{count(len(named), 'workload')} that were idle"
+    where = f"{count(len(named), 'workload')} that {'was' if len(named) == 1 else 'were'} idle"
     lines = [f"Allocated, idle: {total}, {hours:,.1f} GPU-hours in {where}; the worst:"]
     for number, w in enumerate(story.wastes[:WORST], start=1):
         title = f"  {number} {w.workload}"

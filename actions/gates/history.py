@@ -73,7 +73,8 @@ def _check_cool_down(case: GateInput) -> Iterator[Refusal]:
     reversals = len(history.restored_at)
     until = last + cool_down * 2 ** min(reversals, MOST_DOUBLINGS)
     if case.now < until:
-        times = f", reversed {reversals} times" if reversals else ""
+        often = "once" if reversals == 1 else f"{reversals} times"
+        times = f", reversed {often}" if reversals else ""
         yield Refusal(f"acted upon at {last:%F %R} UTC{times}: rests until {until:%F %R}", until)
 
 

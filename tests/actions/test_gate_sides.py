@@ -221,7 +221,7 @@ HISTORY: list[Case] = [
     ("cool-down",
      {"p_cool_down": HOUR,
       "history": history(last_action_at=NOW - 3 * HOUR, restored_at=(NOW - HOUR,))},
-     [("acted upon at 2026-11-20 11:00 UTC, reversed 1 times: rests until 2026-11-20 13:00",
+     [("acted upon at 2026-11-20 11:00 UTC, reversed once: rests until 2026-11-20 13:00",
        NOW + HOUR)]),
     ("cool-down", {"p_cool_down": HOUR, "history": history(restored_at=(NOW - DAY,) * 8)},
      [("acted upon at 2026-11-19 12:00 UTC, reversed 8 times: rests until 2026-11-30 04:00",
