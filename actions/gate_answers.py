@@ -1,6 +1,6 @@
 """Return every gate's answer about one case under one policy, and what would have to change."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from shlex import quote
@@ -11,7 +11,7 @@ from actions.gates import GateInput, find_closed_gates, list_gates
 from actions.journal.action_state import SubjectKey
 from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
-from fallow.action_models import Facts
+from fallow.action_models import Facts, compute_decision_id
 from fallow.errors import UsageError
 from fallow.models import Subject
 from fallow.resources import read_table
@@ -33,9 +33,17 @@ class GateAnswer(msgspec.Struct, frozen=True):
 
 
 def answer_gates(
-    policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
+    policy: Policy,
+    facts: Facts,
+    usage: BudgetUsage,
+    now: datetime,
+    requested: Collection[str] = (),
 ) -> list[GateAnswer]:
-    """Return the answers of all gates in their order, open or closed."""
+    """Return the answers of all gates in their order, open or closed.
+
+    `requested` are the ids of the journal's requests: no other one can be approved.
+    """
+    request = compute_decision_id(policy.name, facts.finding.id, "act")
     closed: dict[str, list[tuple[str, datetime | None]]] = {}
     for closed_gate in find_closed_gates(GateInput(policy, facts, usage, now)):
         closed.setdefault(closed_gate.gate.gate, []).append(
@@ -55,7 +63,7 @@ def answer_gates(
                 open=False,
                 refusal="; ".join(text for text, _ in refusals),
                 until=max(until) if len(until) == len(refusals) else None,
-                way=read_remedies().get(gate.gate, ""),
+                way=describe_way(gate.gate, request, requested),
             )
         )
     return answers
@@ -125,6 +133,12 @@ def format_names(names: Sequence[str]) -> str:
     """Format names as a list, and say how many more there are than it has."""
     rest_count = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {rest_count} more" if rest_count > 0 else "")
+
+
+def describe_way(gate: str, request: str, requested: Collection[str]) -> str:
+    """Return what would open a gate; a request that is not in the journal has to be made first."""
+    way = "request" if gate == "approval" and request not in requested else gate
+    return read_remedies().get(way, "").replace("approve ID", f"approve {request}")
 
 
 @cache

@@ -12,7 +12,7 @@ from actions.gates import list_gates
 from actions.plan import plan
 from actions.policy.budgets import FleetSize
 from actions.policy.model import ActionBudget, Allow, Approvals, Match, PolicyAmount, Stage
-from fallow.action_models import CaseHistory, Facts
+from fallow.action_models import CaseHistory, Facts, compute_decision_id
 from fallow.errors import UsageError
 from fallow.models import Subject
 from tests.actions.cases import HOUR, NOW, POLICY, SPENT, TOLD, facts, finding
@@ -186,6 +186,16 @@ def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
     assert set(no) == {"coverage", "mode", "identity"}
     assert no["coverage"].refusal == "coverage is 50.0%, below 95%"
     assert no["mode"].way == "set `mode: enforce`"
+
+
+def test_an_approval_names_a_request_of_the_journal_or_what_makes_it() -> None:
+    rule = replace(WIDE, approvals=Approvals(when="always"))
+    request = compute_decision_id(rule.name, "id-a", "act")
+    ways = [
+        next(a.way for a in answer_gates(rule, case("a"), SPENT, NOW, requested) if not a.open)
+        for requested in ((), {request})
+    ]
+    assert ways == [read_remedies()["request"], f"`fallow approve {request}`"]
 
 
 def test_why_not_says_until_when() -> None:

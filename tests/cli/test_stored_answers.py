@@ -34,12 +34,27 @@ ROW = {
 }
 
 
-def store(home: Path, *rows: dict[str, object]) -> None:
+REQUEST = {
+    "cluster": "c",
+    "about": "abc123",
+    "kind": "approval-requested",
+    "seq": 1,
+    "ts": AT,
+    "actor": "fallow",
+    "document": "{}",
+    "hash": "h",
+}
+
+
+def store(home: Path, *rows: dict[str, object], requested: bool = False) -> None:
     settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
     whole = [ROW | row for row in rows]
     columns: dict[str, object] = {name: [row[name] for row in whole] for name in whole[0]}
     with Warehouse.open(settings, write=True) as lake:
         lake.replace("plan", Batch.of("plan", columns).rows)
+        if requested:
+            entry: dict[str, object] = {name: [value] for name, value in REQUEST.items()}
+            lake.replace("action", Batch.of("action", entry).rows)
 
 
 APPROVAL = json.dumps([{"gate": "approval", "text": "somebody has to approve"}])
@@ -90,13 +105,20 @@ def test_the_first_line_says_what_happens(
 def test_a_held_act_names_its_reason_and_the_command_that_helps(
     fallow: Fallow, tmp_path: Path
 ) -> None:
-    store(tmp_path, {"workload": "nb-1", "ruling": "hold", "reasons": APPROVAL})
+    store(tmp_path, {"workload": "nb-1", "ruling": "hold", "reasons": APPROVAL}, requested=True)
     lines = fallow("why-not", "nb-1", "--home", tmp_path).out.splitlines()
     assert lines[1:4] == [
         "because approval: somebody has to approve",
         "to change that: `fallow approve abc123`",
         "it holds 1 GPU, $82.34 a day",
     ]
+
+
+def test_only_a_request_of_the_journal_is_named(fallow: Fallow, tmp_path: Path) -> None:
+    store(tmp_path, {"workload": "nb-1", "ruling": "hold", "reasons": APPROVAL})
+    out = fallow("why-not", "nb-1", "--home", tmp_path).out
+    assert "fallow approve" not in out
+    assert "to change that: nothing to approve yet: a turn of `fallow up`" in out
 
 
 def test_a_notice_names_what_keeps_it_from_more(fallow: Fallow, tmp_path: Path) -> None:

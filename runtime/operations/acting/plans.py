@@ -202,15 +202,15 @@ def answer_cases(
         same_cases = reader.same(cases)
         histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
         usage, under_way = reader.usage(warehouse, rules, at), reader.count_open()
+        requested = reader.record.approval_requests if reader.record else ()
         for case in same_cases:
             begun = under_way.get(case.finding.subject.cluster, 0)
             usage = msgspec.structs.replace(usage, concurrent=begun)
             for rule in rules:
                 history = histories.get((rule.name, case.finding.id), case.history)
                 case_facts = msgspec.structs.replace(case, history=history)
-                answered_cases.append(
-                    (case.finding, rule.name, tuple(answer_gates(rule, case_facts, usage, at)))
-                )
+                answers = answer_gates(rule, case_facts, usage, at, requested)
+                answered_cases.append((case.finding, rule.name, tuple(answers)))
     return tuple(answered_cases)
 
 

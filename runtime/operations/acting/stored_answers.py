@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.gate_answers import find_subject, format_subject, read_remedies
+from actions.gate_answers import describe_way, find_subject, format_subject
 from fallow.action_models import Reason
 from fallow.models import Subject
 
@@ -37,8 +37,8 @@ class StoredAnswer(msgspec.Struct, frozen=True):
     gpus: float | None = None
     usd_per_day: Decimal | None = None
     aborted: str | None = None
-    request: str = ""
-    """The id that an approval names."""
+    way: str = ""
+    """What would open the first gate that anything opens."""
 
 
 def read_stored_answer(
@@ -62,6 +62,13 @@ def read_stored_answer(
     row = by_subject.get(subject)
     if row is None:
         return StoredAnswer(subject, last, rows[0]["acts"])
+    reasons = msgspec.json.decode(row["reasons"], type=tuple[Reason, ...])
+    request = row["request"] or ""
+    requested = warehouse.query(
+        "SELECT about FROM action WHERE kind = 'approval-requested' AND about = $request",
+        {"request": request},
+    )["about"].to_pylist()
+    ways = [way for r in reasons if (way := describe_way(r.gate, request, requested))]
     return StoredAnswer(
         subject,
         at=row["ts"],
@@ -70,12 +77,12 @@ def read_stored_answer(
         verb=row["verb"] or "",
         step=row["step"],
         ruling=row["ruling"],
-        reasons=msgspec.json.decode(row["reasons"], type=tuple[Reason, ...]),
+        reasons=reasons,
         next_at=row["next_at"],
         gpus=row["gpus"],
         usd_per_day=row["usd_per_day"],
         aborted=row["aborted"],
-        request=row["request"] or "",
+        way=ways[0] if ways else "",
     )
 
 
@@ -104,11 +111,8 @@ def describe_stored_answer(answer: StoredAnswer) -> list[str]:
     more = len(answer.reasons) - len(listed)
     if listed and (answer.ruling != "allow" or answer.step in QUIET_STEPS):
         lines.append("because " + "; ".join(listed) + (f" (and {more} more)" if more else ""))
-        ways = [way for r in answer.reasons if (way := read_remedies().get(r.gate))]
-        if ways:
-            lines.append(
-                f"to change that: {ways[0].replace('approve ID', f'approve {answer.request}')}"
-            )
+        if answer.way:
+            lines.append(f"to change that: {answer.way}")
     if answer.gpus:
         usd = answer.usd_per_day
         money = "at no known price" if usd is None else f"${usd:,.2f} a day"
