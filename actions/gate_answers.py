@@ -63,7 +63,9 @@ def answer_gates(
                 open=False,
                 refusal="; ".join(text for text, _ in refusals),
                 until=max(until) if len(until) == len(refusals) else None,
-                way=describe_way(gate.gate, request, requested),
+                way=describe_way(
+                    gate.gate, "; ".join(text for text, _ in refusals), request, requested
+                ),
             )
         )
     return answers
@@ -135,8 +137,16 @@ def format_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {rest_count} more" if rest_count > 0 else "")
 
 
-def describe_way(gate: str, request: str, requested: Collection[str]) -> str:
-    """Return what would open a gate; a request that is not in the journal has to be made first."""
+def describe_way(gate: str, refusal: str, request: str, requested: Collection[str]) -> str:
+    """Return what would open a gate that refuses.
+
+    A request that is not in the journal has to be made first; no signal is asked for that the
+    refusal does not miss.
+    """
+    if gate == "evidence":
+        rows = read_table("actions", "evidence_remedies.csv")
+        ways = dict.fromkeys(row["way"] for row in rows if row["reason"] in refusal)
+        return "; ".join(ways) or read_remedies()[gate]
     way = "request" if gate == "approval" and request not in requested else gate
     return read_remedies().get(way, "").replace("approve ID", f"approve {request}")
 

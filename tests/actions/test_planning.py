@@ -12,6 +12,7 @@ from actions.gates import list_gates
 from actions.plan import plan
 from actions.policy.budgets import FleetSize
 from actions.policy.model import ActionBudget, Allow, Approvals, Match, PolicyAmount, Stage
+from analyzers.idle.evidence import SOFT, UNACTIONABLE, IdleSignals, judge_signals
 from fallow.action_models import CaseHistory, Facts, compute_decision_id
 from fallow.errors import UsageError
 from fallow.models import Subject
@@ -209,6 +210,51 @@ def test_why_not_says_until_when() -> None:
 @pytest.mark.parametrize("gate", [g.gate for g in list_gates()])
 def test_every_gate_has_a_way(gate: str) -> None:
     assert read_remedies().get(gate)
+
+
+@pytest.mark.parametrize(
+    ("signals", "missing"),
+    [
+        (IdleSignals(physics=True, host=True, no_request_metrics=True), "of intent: the requests"),
+        (IdleSignals(physics=True), "host (kubelet) or intent"),
+        (IdleSignals(host=True, intent=True), "of physics"),
+        (IdleSignals(), "of physics"),
+    ],
+)
+def test_the_way_of_the_evidence_names_the_signal_that_is_missing(
+    signals: IdleSignals, missing: str
+) -> None:
+    (way,) = list_evidence_ways(judge_signals(signals).reasons)
+    assert missing in way
+    assert ("host" in way) is (signals.host is None)
+
+
+@pytest.mark.parametrize("name", [*SOFT, *UNACTIONABLE])
+def test_the_way_of_a_veto_names_no_signal_that_is_there(name: str) -> None:
+    signals = IdleSignals(physics=True, host=True, intent=True, **{name: True})
+    (way,) = list_evidence_ways(judge_signals(signals).reasons)
+    assert way != read_remedies()["evidence"]
+    assert ("missing signal" in way) is (name == "no_request_metrics")
+
+
+@pytest.mark.parametrize("name", ["physics", "host"])
+def test_the_way_names_no_signal_that_contradicts_it(name: str) -> None:
+    signals = replace(IdleSignals(physics=True, host=True, intent=True), **{name: False})
+    assert list_evidence_ways(judge_signals(signals).reasons) == [
+        "nothing: a signal speaks against it"
+    ]
+
+
+def test_evidence_without_a_known_reason_names_the_command_that_has_its_signals() -> None:
+    assert list_evidence_ways(()) == [read_remedies()["evidence"]]
+
+
+def list_evidence_ways(reasons: Sequence[str]) -> list[str]:
+    """Return what answers say would open the gate `evidence` for these reasons of a finding."""
+    made = case("a")
+    weak = replace(made.finding, details={"reasons": [*reasons]})
+    gates = answer_gates(WIDE, replace(made, finding=weak), SPENT, NOW)
+    return [answer.way for answer in gates if answer.gate == "evidence"]
 
 
 WORKLOADS = [

@@ -68,7 +68,7 @@ def read_stored_answer(
         "SELECT about FROM action WHERE kind = 'approval-requested' AND about = $request",
         {"request": request},
     )["about"].to_pylist()
-    ways = [way for r in reasons if (way := describe_way(r.gate, request, requested))]
+    ways = [way for r in reasons if (way := describe_way(r.gate, r.text, request, requested))]
     return StoredAnswer(
         subject,
         at=row["ts"],
