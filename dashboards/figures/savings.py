@@ -1,10 +1,10 @@
 """Compute the savings ledger: identified, approved, acted, verified (measured).
 
-Identified: what findings would save (no GPU-hour twice); hours in use that advice could free stand
-beside it as a bound, in no sum. Approved: a person or a policy allowed it.
-Acted: it was done and took effect. Verified: measured afterwards, in four kinds of dollars that are
-never added up in the bill: cash (the bill falls), served (others ran there), released (free), sunk
-(paid in any case).
+Identified: what findings would save (no GPU-hour twice), and what was acted upon; hours in use that
+advice could free stand beside it as a bound, in no sum. Approved: a person or a policy allowed it.
+Acted: it was done, took effect and was not undone. Verified: measured afterwards, in four kinds of
+dollars that are never added up in the bill: cash (the bill falls), served (others ran there),
+released (free), sunk (paid in any case).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ import pyarrow as pa
 from dashboards.figures import analysis_runs, policy_actions
 from dashboards.figures.query import ADVICE, HANDLED, Filters, run_query
 from dashboards.text import count
-from fallow.money import apportion, sum_bills, sum_known
+from fallow.money import apportion, round_to_cents, sum_bills, sum_known
 from fallow.protocols import Views
 from fallow.window import Window
 
@@ -42,11 +42,8 @@ STAGES_NOTE = (
 class Stages(msgspec.Struct, frozen=True):
     """Cases, GPU-hours and dollars of each stage; dollars None = no part of it has a price."""
 
-    identified: int
-    identified_gpu_hours: float
-    identified_usd: Decimal | None
     saveable: int
-    """Of the identified: the last analysis has it, and no action on it took effect."""
+    """The last analysis has it, and no action on it took effect and stands."""
     saveable_gpu_hours: float | None
     """None = not analysed."""
     saveable_usd: Decimal | None
@@ -76,6 +73,21 @@ class Stages(msgspec.Struct, frozen=True):
     """Whether an analyzer ran over any part of the window."""
     gap: analysis_runs.AnalysisGap
     """Hours of the window that were not analysed: what could be saved is at least what it is."""
+
+    @property
+    def identified(self) -> int:
+        """Return the cases that could be saved or were acted upon; none is both."""
+        return self.saveable + self.acted
+
+    @property
+    def identified_gpu_hours(self) -> float:
+        """Return the hours of both."""
+        return (self.saveable_gpu_hours or 0.0) + self.acted_gpu_hours
+
+    @property
+    def identified_usd(self) -> Decimal | None:
+        """Return the dollars of both."""
+        return sum_known([self.saveable_usd, self.acted_usd])
 
     @property
     def is_whole(self) -> bool:
@@ -141,6 +153,9 @@ def read_stages(views: Views, window: Window, filters: Filters) -> Stages:
     row = run_query(views, steps, window, filters).to_pylist()[0]
     none = Decimal() if row["is_analyzed"] else None
     row["saveable_usd"] = sum_bills(row["saveable_usd"]) if row["saveable"] else none
+    for stage in ("approved", "acted"):
+        usd = row[f"{stage}_usd"] if row[stage] else Decimal()
+        row[f"{stage}_usd"] = usd and round_to_cents(usd)
     if not row["is_analyzed"]:
         row["saveable_gpu_hours"] = None
     if row["saveable_usd"] is not None:

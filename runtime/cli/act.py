@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, cast
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from actions.cluster.client import KubeClient
+    from actions.journal import Journal
     from actions.loop.actor import Actor
     from fallow.settings import Settings
     from warehouse.lake import Warehouse
@@ -392,9 +393,17 @@ def _record(
     if write or exists:
         with live_actor.open_journal(settings, run.now, write=write, actor=by or "") as journal:
             yield JournalState(journal).catch_up()
+            if write and exists:
+                _copy_record(run, settings, journal)
         return
     with live_actor.open_empty_journal(run.now) as journal:
         yield JournalState(journal)
+
+
+def _copy_record(run: CommandRun, settings: "Settings", journal: "Journal") -> None:
+    """Copy the new rows for reports and pages; a process that writes there copies them itself."""
+    with suppress(FallowError), run.warehouse(settings, write=True) as warehouse:
+        copy_journal(journal, warehouse, settings.cluster)
 
 
 def open_cluster(run: CommandRun, settings: "Settings") -> "KubeClient":

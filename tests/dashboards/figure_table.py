@@ -161,6 +161,11 @@ def _sum_parts(
         yield "Wasted GPU-hours", f"waste by {key}", pick(rows, "waste_gpu_hours")
     used = [figures[f"{name} GPU-hours"] for name in ("Used", "Wasted", "Unknown")]
     yield "Paid GPU-hours", "used + wasted + unknown", add(used)
+    cases = savings.read_cases(views, window, filters).to_pylist()
+    stand = add(row["usd"] for row in cases if row["result"] == "done")
+    yield "Acted", "cases whose action stands", stand
+    parts = [figures["Could be saved"], None if stand is None else round(Decimal(stand), 2)]
+    yield "Identified", "could be saved + acted", add(part for part in parts if part is not None)
     kinds = savings.read_verified(views, window, filters)
     yield "Verified saved", "kinds of dollars", pick(kinds, "usd") if kinds.num_rows else None
     if figures["Could be saved, GPU-hours"] is None:

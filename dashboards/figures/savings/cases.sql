@@ -24,27 +24,24 @@ journal AS (
         cluster,
         kind,
         ts,
-        about,
-        coalesce(document ->> '$.action.decision.finding', document ->> '$.finding') AS finding,
-        document ->> '$.result' AS result
+        coalesce(document ->> '$.action.decision.finding', document ->> '$.finding') AS finding
     FROM action
     WHERE
         ts >= $since AND ts < $until
-        AND kind IN ('approval-requested', 'approved', 'intent', 'outcome')
+        AND kind IN ('approval-requested', 'approved', 'intent')
         AND ($cluster::VARCHAR IS null OR cluster = $cluster)
 ),
 
+-- begun in the window, and what has become of them since
 acts AS (
     SELECT
-        i.about AS action,
-        i.finding,
-        i.ts,
-        max(o.result) FILTER (WHERE o.result = 'done') AS success,
-        arg_max(o.result, o.ts) AS result
-    FROM journal AS i
-    LEFT JOIN journal AS o ON i.cluster = o.cluster AND i.about = o.about AND o.kind = 'outcome'
-    WHERE i.kind = 'intent'
-    GROUP BY ALL
+        action,
+        finding,
+        ts,
+        CASE WHEN result = 'done' AND restored_at IS NOT null THEN 'undone' ELSE result END
+            AS result
+    FROM acted
+    WHERE ts >= $since AND ts < $until
 ),
 
 measured AS (
@@ -72,7 +69,7 @@ ends AS (
     SELECT
         finding,
         arg_max(result, ts) AS result,
-        bool_or(success IS NOT null) AS took
+        bool_or(result = 'done') AS took
     FROM acts
     GROUP BY finding
 ),
@@ -96,8 +93,8 @@ merged AS (
         s.requested_at,
         s.approved_at,
         s.acted_at,
-        e.result,
-        coalesce(e.took, false) AS took,
+        CASE WHEN a.is_handled THEN 'done' ELSE e.result END AS result,
+        coalesce(a.is_handled, e.took, false) AS took,
         a.id IS NOT null AND NOT a.is_handled AS is_saveable,
         m.gpu_hours AS verified_gpu_hours,
         m.usd AS verified_usd
@@ -110,10 +107,13 @@ merged AS (
 
 SELECT
     *,
+    took
+    OR (is_saveable AND gpu_hours > 0 AND coalesce(approved_at, acted_at) IS NOT null)
+        AS is_approved,
     CASE
         WHEN verified_gpu_hours IS NOT null THEN 'verified'
         WHEN took THEN 'acted'
-        WHEN approved_at IS NOT null OR acted_at IS NOT null THEN 'approved'
+        WHEN coalesce(approved_at, acted_at) IS NOT null THEN 'approved'
         WHEN requested_at IS NOT null THEN 'requested'
         ELSE 'identified'
     END AS stage

@@ -1,10 +1,8 @@
--- Identified, approved, acted: each stage is part of the one before it. Saveable: the last analysis
--- has it, and no action took effect; its dollars are a list: those of each cluster. Beside both
--- stands the bound of hours in use. Verified: the actions that were measured.
+-- Saveable: the last analysis has it, and no action took effect that stands; its dollars are a list:
+-- those of each cluster. Acted: an action did. A case is one or the other: together they are what
+-- was identified. Approved is part of both. Beside them stands the bound of hours in use. Verified:
+-- the actions that were measured.
 SELECT
-    count(*) FILTER (WHERE gpu_hours > 0 OR acted_at IS NOT null) AS identified,
-    coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
-    sum(usd) AS identified_usd,
     count(*) FILTER (WHERE is_saveable AND gpu_hours > 0) AS saveable,
     coalesce(sum(gpu_hours) FILTER (WHERE is_saveable), 0) AS saveable_gpu_hours,
     (
@@ -20,11 +18,9 @@ SELECT
     sum(commitment_usd) FILTER (WHERE is_saveable) AS commitment_usd,
     coalesce(sum(at_most_gpu_hours) FILTER (WHERE is_saveable), 0) AS at_most_gpu_hours,
     sum(at_most_usd) FILTER (WHERE is_saveable) AS at_most_usd,
-    count(*) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved,
-    coalesce(
-        sum(gpu_hours) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null), 0
-    ) AS approved_gpu_hours,
-    sum(usd) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved_usd,
+    count(*) FILTER (WHERE is_approved) AS approved,
+    coalesce(sum(gpu_hours) FILTER (WHERE is_approved), 0) AS approved_gpu_hours,
+    sum(usd) FILTER (WHERE is_approved) AS approved_usd,
     count(*) FILTER (WHERE took) AS acted,
     coalesce(sum(gpu_hours) FILTER (WHERE took), 0) AS acted_gpu_hours,
     sum(usd) FILTER (WHERE took) AS acted_usd,
