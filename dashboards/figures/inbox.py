@@ -81,8 +81,8 @@ def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     gpu_hours and usd it would save (no GPU-hour twice; 0 where an action on it took effect),
     at_most_gpu_hours and at_most_usd (the bound of hours in use beside it), is_handled (whether an
     action took effect), disruption (1 + how often owners reversed an action on it), usd_rank
-    (usd / disruption), snoozed_until; and from the last plan: policy, step, ruling, why, next_at,
-    request.
+    (usd / disruption), snoozed_until; and from the last plan: policy, step, ruling, planned_step
+    (observe, notify, hold, wait for approval, act, refuse), why, next_at, request.
     """
     return run_query(views, LISTED, window, filters)
 

@@ -33,6 +33,15 @@ SELECT
     p.policy,
     p.step,
     p.ruling,
+    -- what happens next, in words: an allowed case may only be watched
+    CASE
+        WHEN p.ruling = 'hold' AND p.gate = 'approval' THEN 'wait for approval'
+        WHEN p.ruling = 'hold' THEN 'hold'
+        WHEN p.ruling = 'allow' AND p.step IN ('notify', 'grace') THEN 'notify'
+        WHEN p.ruling = 'allow' AND p.step IN ('act', 'snapshot') THEN 'act'
+        WHEN p.ruling = 'allow' THEN 'observe'
+        WHEN p.ruling IS NOT null THEN 'refuse'
+    END AS planned_step,
     p.why,
     p.next_at,
     p.request
