@@ -176,7 +176,9 @@ def _show_warnings(request: PageRequest) -> None:
     extent_known = request.extent
     down = [
         collector
-        for collector in data.query(data_health.read_collector_health, extent_known.samples.end)
+        for collector in data.query(
+            data_health.read_collector_health, extent_known.samples.end, request.filters.cluster
+        )
         if collector.down
     ]
     for collector in down[:3]:

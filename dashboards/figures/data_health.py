@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.query import run_query
+from dashboards.figures.query import Filters, run_query
 from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.audit_results import read_failures
@@ -72,8 +72,11 @@ def read_shards(views: Views, cluster: str | None) -> pa.Table:
     return pa.Table.from_pylist(rows, SHARD_COLUMNS)
 
 
-def read_collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
+def read_collector_health(
+    views: Views, until: datetime, cluster: str | None
+) -> tuple[CollectorHealth, ...]:
     """Return the results of each collector's newest scrapes, of the day before a time."""
     recent = (until - RECENT).replace(tzinfo=None)
-    rows = run_query(views, ("data_health/collectors",), None, recent=recent).to_pylist()
+    steps, filters = ("data_health/collectors",), Filters(cluster=cluster)
+    rows = run_query(views, steps, None, filters, recent=recent).to_pylist()
     return tuple(CollectorHealth(**row) for row in rows)

@@ -71,7 +71,9 @@ def list_warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str,
     sentences += [analysis_runs.read_fault(run) for run in analysis_runs.read_faults(request.views)]
     down = [
         collector
-        for collector in data_health.read_collector_health(request.views, request.window.end)
+        for collector in data_health.read_collector_health(
+            request.views, request.window.end, request.filters.cluster
+        )
         if collector.down
     ]
     sentences += [

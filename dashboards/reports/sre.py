@@ -42,7 +42,7 @@ def document(request: ReportRequest) -> ReportDocument:
     now = fleet.read_states(views, window.end, filters)
     figures = report_figures.read_report_figures(request)
     waterfall_total, paid, stages = figures.waterfall_total, figures.paid, figures.stages
-    looking = data_health.read_collector_health(views, window.end)
+    looking = data_health.read_collector_health(views, window.end, filters.cluster)
     state = {rate.state: rate for rate in now}
     up = sum(1 for collector in looking if not collector.down)
     inbox_columns = report_request.add_cluster(INBOX, figures.paid.clusters)

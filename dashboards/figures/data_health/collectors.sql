@@ -5,7 +5,7 @@ WITH newest AS (
         collector,
         max(ts) AS last_ts
     FROM scrape
-    WHERE ts >= $recent
+    WHERE ts >= $recent AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     GROUP BY ALL
 )
 

@@ -1,7 +1,7 @@
--- Saveable: the last analysis has it, and no action took effect that stands; its dollars are a list,
--- one per cluster. Acted: an action did. A case is one or the other: together they are what was
--- identified. Approved is part of both. Beside them stands the bound of hours in use. Verified: the
--- actions that were measured.
+-- Saveable: the last analysis has it, and no action took effect that stands; its dollars are a
+-- list, one per cluster. Acted: an action did. A case is one or the other: together they are
+-- what was identified. Approved is part of both. Beside them stands the bound of hours in
+-- use. Verified: the actions that were measured.
 SELECT
     count(*) FILTER (WHERE is_saveable AND gpu_hours > 0) AS saveable,
     coalesce(sum(gpu_hours) FILTER (WHERE is_saveable), 0) AS saveable_gpu_hours,
