@@ -134,7 +134,7 @@ def write_done_sentence(stages: savings.Stages) -> str:
     usd = format_usd(stages.acted_usd or Decimal())
     parts = [f"{count(stages.acted, 'finding')} acted upon ({usd} of waste until then)"]
     if stages.approved > stages.acted:
-        parts.append(f"{stages.approved - stages.acted} more approved")
+        parts.append(f"{stages.approved - stages.acted} more approved (not done, or undone)")
     if stages.waiting:
         parts.append(f"{stages.waiting} waiting for somebody's approval")
     return f"{join_words(parts)}."
