@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -94,6 +95,19 @@ def test_a_notice_hides_an_act_that_waits_for_more_than_approval() -> None:
     }
     (made,) = plan([notifying, acting], [case("a")], SPENT, NOW, histories).decisions
     assert (made.policy, made.step) == ("other", "notify")
+
+
+@pytest.mark.parametrize("changes", [{"uid": None}, {"uid": None, "coverage": 0.5}])
+def test_of_equal_rulings_the_nearest_policy_is_named(changes: dict[str, Any]) -> None:
+    """A notice, and a refusal: in each order of the files the one with the fewest closed gates."""
+    near = replace(WIDE, name="near", approvals=Approvals(when="always"))
+    far = replace(WIDE, name="far", allow=Allow(), approvals=Approvals(when="always"))
+    only = replace(far, name="only-notifies", stages=NOTICES)
+    histories = {(name, "id-a"): CaseHistory() for name in ("near", "far", "only-notifies")}
+    facts = [case("a", **changes)]
+    for order in permutations((near, far, only)):
+        made = plan(order, facts, SPENT, NOW, histories)
+        assert [d.policy for d in (*made.decisions, *made.refused)] == ["near"]
 
 
 def test_histories_are_by_policy_and_finding() -> None:
