@@ -274,10 +274,11 @@ def test_why_not_is_that_of_the_command(session: Session, fallow: Fallow) -> Non
 
 def test_idleness_is_that_of_the_api(session: Session, home: Path) -> None:
     workload = {"cluster": "c", "namespace": "ns", "kind": "Job", "name": HOSTILE}
+    del workload["cluster"]  # the server's own
     failed, answer = session.tool("idleness", **workload)
     assert not failed, answer
     with WarehouseFleet(settings_of(home)) as fleet:
-        expected = fleet.read_idleness(**workload)
+        expected = fleet.read_idleness("c", **workload)
     assert expected is not None
     shown = unmark(answer["answer"])
     assert (shown["state"], shown["case"]) == (expected.state, expected.case)

@@ -288,19 +288,20 @@ class FleetAnswers:
         return self._answer(rows, cluster, read)
 
     def idleness(
-        self, cluster: str, namespace: str, kind: str, name: str, rows: int = ROWS
+        self, namespace: str, kind: str, name: str, rows: int = ROWS, cluster: str | None = None
     ) -> Answer:
         """Show whether a whole workload is busy, idle, partly_idle or unknown now, and why.
 
         actionable is true only if a policy would stop it now. kind and name are those of the top
         owner, such as Deployment, Job or Notebook.
         """
+        where = cluster or self._settings.cluster
 
         def read(fleet: WarehouseFleet) -> FleetReply:
-            idleness = fleet.read_idleness(cluster, namespace, kind, name)
+            idleness = fleet.read_idleness(where, namespace, kind, name)
             if idleness is None:
                 raise UsageError(
-                    f"no workload {kind}/{namespace}/{name} held a GPU in cluster {cluster!r} in "
+                    f"no workload {kind}/{namespace}/{name} held a GPU in cluster {where!r} in "
                     "the last day; this does not mean that it is idle",
                     hint="kind, namespace and name of the top owner, such as Deployment ml web",
                 )
