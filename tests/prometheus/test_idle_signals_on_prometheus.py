@@ -399,7 +399,7 @@ def test_a_server_without_request_metrics_is_found_and_never_stopped(
     found = now.findings[name]
     assert (found.details["idle_band"], found.details["idle_band_w"]) == ("learned", 110.0)
     assert found.details["actionable"] is False
-    assert "no request metrics tell whether requests come" in now.why[name]
+    assert "no request metrics tell whether it serves" in now.why[name]
     assert name not in now.acted
 
 

@@ -6,7 +6,7 @@ from tests.field.resting import VLLM, build_situation, load, rest
 
 WAITS = "vllm:num_requests_waiting"
 UNPRINTED = {metric: value for metric, value in VLLM.items() if metric != WAITS}
-UNKNOWN = "no request metrics tell whether requests come"
+UNKNOWN = "no request metrics tell whether it serves"
 
 PARTS = [
     rest("unprinted", serving=load("unprinted", UNPRINTED)),
