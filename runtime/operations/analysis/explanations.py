@@ -1,6 +1,6 @@
 """Run `fallow explain`: a finding's rows, the SQL that read them, the rate and the sum."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -182,11 +182,24 @@ def _read_rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[
     """Return which rate priced each device when, and its source."""
     rows = derive_device_rates(views, finding.window).to_pylist()
     columns = ("device", "from_at", "to_at", "loaded_usd_h", "source", "reference", "as_of")
-    return [
+    return join_spans(
         {name: row[name] for name in columns}
         for row in rows
         if row["cluster"] == finding.subject.cluster and row["device"] in devices
-    ]
+    )
+
+
+def join_spans(rates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a device's spans of one rate that follow each other as one row."""
+    joined: list[dict[str, Any]] = []
+    for rate in sorted(rates, key=lambda row: (row["device"], row["from_at"])):
+        last = joined[-1] if joined else {}
+        span = {"from_at": last.get("from_at"), "to_at": rate["from_at"]}
+        if last and last == rate | span:
+            last["to_at"] = rate["to_at"]
+        else:
+            joined.append(rate)
+    return joined
 
 
 def describe_arithmetic(finding: Finding) -> str:
