@@ -107,7 +107,8 @@ def test_of_equal_rulings_the_nearest_policy_is_named(changes: dict[str, Any]) -
     facts = [case("a", **changes)]
     for order in permutations((near, far, only)):
         made = plan(order, facts, SPENT, NOW, histories)
-        assert [d.policy for d in (*made.decisions, *made.refused)] == ["near"]
+        named = [d.policy for d in made.decisions] + [r.policy for r in made.refused]
+        assert named == ["near"]
 
 
 def test_histories_are_by_policy_and_finding() -> None:
