@@ -257,7 +257,8 @@ def _read_saveable(home: Path) -> tuple[float, float]:
         end = datetime(2026, 11, 16, tzinfo=UTC)
         window = Window(end - timedelta(days=7), end)
         stages = savings.read_stages(warehouse, window, Filters(cluster="demo"))
-    return stages.identified_gpu_hours, stages.at_most_gpu_hours
+    hours = (stages.saveable_gpu_hours or 0.0) + stages.acted_gpu_hours
+    return hours, stages.at_most_gpu_hours
 
 
 def _assert_one_answer(home: Path) -> None:
