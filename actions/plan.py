@@ -156,7 +156,8 @@ def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int, 
     for nothing but approval: its owner was notified of that. Of equals, the policy with the fewest
     closed gates is the nearest, as in the answers of all gates; of refusals it is so at any step.
     """
-    nearness = -len({r.gate for r in decision.reasons})
+    # What a policy may do now keeps its turn: the order changes no notice and no act.
+    nearness = 0 if decision.ruling == "allow" else -len({r.gate for r in decision.reasons})
     if decision.ruling == "deny":
         return False, 0, 0, nearness
     does = decision.step != "observe"

@@ -23,6 +23,7 @@ FILL_STEP = timedelta(days=7)
 """What one statement of `fill_totals` sums: 10,000 GPUs have three million rows in it."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
+_ENDLESS = datetime(9999, 1, 1)  # noqa: DTZ001
 
 BY_DEVICE = "warehouse:totals/by_device/ledger_lines"
 """Step: the ledger's rows of $since to $until."""
@@ -43,7 +44,8 @@ def follow_changes(
     rows of hours whose signals or holders it changes are no longer valid.
     """
     if table in {"signal", "allocation"}:
-        idle_rows.forget_hours(cursor, parameters["since"], parameters["until"])
+        since, until = parameters.get("since", _EPOCH), parameters.get("until", _ENDLESS)
+        idle_rows.forget_hours(cursor, since, until)
     if table != "ledger":
         yield
         return

@@ -97,14 +97,13 @@ def test_a_notice_hides_an_act_that_waits_for_more_than_approval() -> None:
     assert (made.policy, made.step) == ("other", "notify")
 
 
-@pytest.mark.parametrize("changes", [{"uid": None}, {"uid": None, "coverage": 0.5}])
-def test_of_equal_rulings_the_nearest_policy_is_named(changes: dict[str, Any]) -> None:
-    """A notice, and a refusal: in each order of the files the one with the fewest closed gates."""
+def test_of_equal_refusals_the_nearest_policy_is_named() -> None:
+    """In each order of the files the one with the fewest closed gates."""
     near = replace(WIDE, name="near", approvals=Approvals(when="always"))
     far = replace(WIDE, name="far", allow=Allow(), approvals=Approvals(when="always"))
     only = replace(far, name="only-notifies", stages=NOTICES)
     histories = {(name, "id-a"): CaseHistory() for name in ("near", "far", "only-notifies")}
-    facts = [case("a", **changes)]
+    facts = [case("a", uid=None, coverage=0.5)]
     for order in permutations((near, far, only)):
         made = plan(order, facts, SPENT, NOW, histories)
         named = [d.policy for d in made.decisions] + [r.policy for r in made.refused]
