@@ -80,6 +80,11 @@ class Stages(msgspec.Struct, frozen=True):
         return self.saveable + self.acted
 
     @property
+    def identified_gpu_hours(self) -> float:
+        """Return the hours of both."""
+        return (self.saveable_gpu_hours or 0.0) + self.acted_gpu_hours
+
+    @property
     def identified_usd(self) -> Decimal | None:
         """Return the dollars of both."""
         return sum_known([self.saveable_usd, self.acted_usd])
