@@ -334,7 +334,7 @@ def test_what_was_acted_upon_cannot_be_saved_again_unless_it_was_reversed(
 
     made = metrics(draw("overview", settings, window="3d"))["Could be saved"]
     listed = metrics(draw("findings", settings, window="3d"))
-    about = f"{reversal:d} saving finding{'s' * (not reversal)}; 1 acted upon"
+    about = "1 saving finding" if reversal else "0 saving findings; 1 acted upon"
     assert made == (three(f"${left:,.2f}"), about)
     assert listed["Could be saved"][0] == made[0]
     until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
