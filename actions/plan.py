@@ -149,24 +149,19 @@ def is_ready(decision: Decision) -> bool:
     return decision.step in ACT_STEPS and all(r.gate in CAPACITY_GATES for r in decision.reasons)
 
 
-def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int, int]:
+def _rank_strength(decision: Decision, policy: Policy) -> tuple[bool, int, int]:
     """Order decisions: a policy that only observes does not hide what another policy holds.
 
     Nor does the notice of a policy that does not act upon the case by itself hide an act that waits
-    for nothing but approval: its owner was notified of that. Of equals, the policy with the fewest
-    closed gates is the nearest, as in the answers of all gates; of refusals it is so at any step.
+    for nothing but approval: its owner was notified of that.
     """
-    # What a policy may do now keeps its turn: the order changes no notice and no act.
-    nearness = 0 if decision.ruling == "allow" else -len({r.gate for r in decision.reasons})
-    if decision.ruling == "deny":
-        return False, 0, 0, nearness
-    does = decision.step != "observe"
+    does = decision.step != "observe" and decision.ruling != "deny"
     strength: str = decision.ruling
     if decision.step in ACT_STEPS and {r.gate for r in decision.reasons} == {"approval"}:
         strength = "approval"
     elif decision.step == "notify" and decision.ruling == "allow":
         strength = "allow" if _can_act_alone(policy, decision) else "notice"
-    return does, STRENGTHS.index(strength), STEPS.index(decision.step), nearness
+    return does, STRENGTHS.index(strength), STEPS.index(decision.step)
 
 
 def _can_act_alone(policy: Policy, notice: Decision) -> bool:

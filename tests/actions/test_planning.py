@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -95,19 +94,6 @@ def test_a_notice_hides_an_act_that_waits_for_more_than_approval() -> None:
     }
     (made,) = plan([notifying, acting], [case("a")], SPENT, NOW, histories).decisions
     assert (made.policy, made.step) == ("other", "notify")
-
-
-def test_of_equal_refusals_the_nearest_policy_is_named() -> None:
-    """In each order of the files the one with the fewest closed gates."""
-    near = replace(WIDE, name="near", approvals=Approvals(when="always"))
-    far = replace(WIDE, name="far", allow=Allow(), approvals=Approvals(when="always"))
-    only = replace(far, name="only-notifies", stages=NOTICES)
-    histories = {(name, "id-a"): CaseHistory() for name in ("near", "far", "only-notifies")}
-    facts = [case("a", uid=None, coverage=0.5)]
-    for order in permutations((near, far, only)):
-        made = plan(order, facts, SPENT, NOW, histories)
-        named = [d.policy for d in made.decisions] + [r.policy for r in made.refused]
-        assert named == ["near"]
 
 
 def test_histories_are_by_policy_and_finding() -> None:
