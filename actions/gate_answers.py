@@ -56,16 +56,15 @@ def answer_gates(
             answers.append(GateAnswer(gate.gate, gate.question, open=True, refusal=""))
             continue
         until = [until_time for _, until_time in refusals if until_time is not None]
+        refusal = "; ".join(text for text, _ in refusals)
         answers.append(
             GateAnswer(
                 gate=gate.gate,
                 question=gate.question,
                 open=False,
-                refusal="; ".join(text for text, _ in refusals),
+                refusal=refusal,
                 until=max(until) if len(until) == len(refusals) else None,
-                way=describe_way(
-                    gate.gate, "; ".join(text for text, _ in refusals), request, requested
-                ),
+                way=describe_way(gate.gate, refusal, request, requested),
             )
         )
     return answers
@@ -144,11 +143,17 @@ def describe_way(gate: str, refusal: str, request: str, requested: Collection[st
     refusal does not miss.
     """
     if gate == "evidence":
-        rows = read_table("actions", "evidence_remedies.csv")
-        ways = dict.fromkeys(row["way"] for row in rows if row["reason"] in refusal)
+        remedies = read_evidence_remedies()
+        ways = dict.fromkeys(way for reason, way in remedies.items() if reason in refusal)
         return "; ".join(ways) or read_remedies()[gate]
     way = "request" if gate == "approval" and request not in requested else gate
     return read_remedies().get(way, "").replace("approve ID", f"approve {request}")
+
+
+@cache
+def read_evidence_remedies() -> dict[str, str]:
+    """Return what would give the evidence that each reason misses (`evidence_remedies.csv`)."""
+    return {row["reason"]: row["way"] for row in read_table("actions", "evidence_remedies.csv")}
 
 
 @cache

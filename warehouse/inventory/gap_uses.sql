@@ -1,4 +1,4 @@
--- Gaps in which a pod was asked for something, or its notebook server was used.
+-- Gaps in which a pod had requests, or its notebook server was used.
 SELECT DISTINCT g.number
 FROM gap_devices AS g
 INNER JOIN serving_load AS s

@@ -1,6 +1,5 @@
 """Keep the idle rows of the hours that were accounted, so that no question reads them again."""
 
-import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -8,13 +7,10 @@ from typing import TYPE_CHECKING
 from analyzers.idle import kept_rows
 from analyzers.idle.kept_hours import derive_rows
 from fallow.window import Window
-from warehouse import idle_rows, schema, signals
-from warehouse.statements import fetch_row, write_literal
+from warehouse import idle_rows, signals
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
-
-log = logging.getLogger("fallow.ledger")
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -34,7 +30,7 @@ def keep_idle_hours(warehouse: "Warehouse", *, most_hours: int | None = MOST_OLD
     """
     if signals.read_fleet(warehouse).devices < LEAST_DEVICES:
         return 0
-    _replace_lost(warehouse)
+    idle_rows.replace_lost_rows(warehouse)
     shape = kept_rows.name_shape(warehouse.settings.idle)
     missing = _list_missing(warehouse, shape)[-most_hours if most_hours else None :]
     for hours in _join_hours(missing):
@@ -47,20 +43,6 @@ def write_hours(warehouse: "Warehouse", hours: Window) -> int:
     idle = warehouse.settings.idle
     rows = derive_rows(warehouse, hours, idle)
     return idle_rows.write_idle_rows(warehouse, rows, hours, kept_rows.name_shape(idle))
-
-
-def _replace_lost(warehouse: "Warehouse") -> None:
-    """Begin again where a data file is gone: nobody could read or replace the rows of its day."""
-    if warehouse.place.in_memory:
-        return
-    there = f"glob({write_literal(warehouse.place.data.rstrip('/') + '/main/idle_row/**')})"
-    files = "SELECT data_file FROM ducklake_list_files('lake', 'idle_row')"
-    with warehouse.snapshot() as cursor:
-        lost = fetch_row(cursor, f"{files} ANTI JOIN {there} ON data_file = file LIMIT 1")
-    if lost:
-        log.warning("idle rows are kept again: a data file is gone", extra={"file": lost[0]})
-        with warehouse.transaction() as cursor:
-            schema.create_again(cursor, "idle_row", "idle_hour")
 
 
 def _list_missing(warehouse: "Warehouse", shape: str) -> list[datetime]:
