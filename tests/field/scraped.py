@@ -1,7 +1,6 @@
 """Homes that have read the series of a test file's situations from one real Prometheus."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,12 @@ from tests.field.site import Fallow
 from tests.servers.prometheus import blocks, serving
 
 
-@contextmanager
-def serve_homes(request: pytest.FixtureRequest, fallow: Fallow, folder: Path) -> Iterator[Homes]:
-    """Yield the homes while their Prometheus runs."""
+@pytest.fixture(scope="module")
+def scraped_homes(
+    request: pytest.FixtureRequest, shared_fallow: tuple[Fallow, Path]
+) -> Iterator[Homes]:
+    """Yield the homes of a test file while their Prometheus runs."""
+    fallow, folder = shared_fallow
     names = list_names(request)
     # Pods of one job show one job: the same series once.
     text = "".join(
