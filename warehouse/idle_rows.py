@@ -5,7 +5,6 @@ The judge makes them (`analyzers/idle/kept_rows.py`). They follow from `rollup_5
 the same transaction, so that no reader takes rows of before.
 """
 
-import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -15,14 +14,11 @@ import pyarrow as pa
 
 from fallow.tables import get_schema
 from fallow.window import Window
-from warehouse import schema
 from warehouse.opened import OpenWarehouse
-from warehouse.statements import fetch_row, run_change, write_literal
+from warehouse.statements import fetch_row, run_change
 
 if TYPE_CHECKING:
     import duckdb
-
-log = logging.getLogger("fallow.ledger")
 
 HOUR = timedelta(hours=1)
 _WITHIN = "bucket >= $since AND bucket < $until"
@@ -64,20 +60,6 @@ def forget_hours(cursor: "duckdb.DuckDBPyConnection", since: datetime, until: da
         " AND bucket < $until",
         {"since": since, "until": until},
     )
-
-
-def replace_lost_rows(wh: OpenWarehouse) -> None:
-    """Begin again where a data file is gone: nobody could read or replace the rows of its day."""
-    if wh.place.in_memory:
-        return
-    there = f"glob({write_literal(wh.place.data.rstrip('/') + '/main/idle_row/**')})"
-    files = "SELECT data_file FROM ducklake_list_files('lake', 'idle_row')"
-    with wh.snapshot() as cursor:
-        lost = fetch_row(cursor, f"{files} ANTI JOIN {there} ON data_file = file LIMIT 1")
-    if lost:
-        log.warning("idle rows are kept again: a data file is gone", extra={"file": lost[0]})
-        with wh.transaction() as cursor:
-            schema.create_again(cursor, "idle_row", "idle_hour")
 
 
 def delete_idle_rows(wh: OpenWarehouse, before: datetime) -> None:

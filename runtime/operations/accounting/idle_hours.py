@@ -8,6 +8,7 @@ from analyzers.idle import kept_rows
 from analyzers.idle.kept_hours import derive_rows
 from fallow.window import Window
 from warehouse import idle_rows, signals
+from warehouse.lost_idle_rows import replace_lost_rows
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -30,7 +31,7 @@ def keep_idle_hours(warehouse: "Warehouse", *, most_hours: int | None = MOST_OLD
     """
     if signals.read_fleet(warehouse).devices < LEAST_DEVICES:
         return 0
-    idle_rows.replace_lost_rows(warehouse)
+    replace_lost_rows(warehouse)
     shape = kept_rows.name_shape(warehouse.settings.idle)
     missing = _list_missing(warehouse, shape)[-most_hours if most_hours else None :]
     for hours in _join_hours(missing):
